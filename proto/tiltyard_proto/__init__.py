@@ -1,0 +1,4 @@
+"""The contract between Tiltyard's services: messages, outcomes, topology and the flow between stages.
+
+Imports msgspec and the standard library, nothing of the services.
+"""

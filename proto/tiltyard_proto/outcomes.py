@@ -1,0 +1,126 @@
+"""How things end: a closed union, and the one table of what follows from each ending.
+
+Invariants: an ending is data, never an exception class name; a missing verdict is never a reward of 0; every
+consumer asks `policy_for` instead of deciding by itself. Left out: per-domain overrides are passed in by the caller
+(`overrides`), they are not stored here.
+
+Source of the split between the policy's faults and the infrastructure's: counters (oom_kill, pids.events, limits we
+enforced ourselves), never an exit code alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+
+class Outcome(str, Enum):
+    """How a rollout, an execution or a grading job ended."""
+
+    FINISHED = "finished"
+    """The policy ended by itself, or the program exited with status 0."""
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"
+    WALL_LIMIT = "wall_limit"
+    BAD_FORMAT = "bad_format"
+    """The action could not be read (no code block, unreadable call ...)."""
+    NONZERO_EXIT = "nonzero_exit"
+    SIGNALLED = "signalled"
+    OUT_OF_MEMORY = "out_of_memory"
+    PROCESS_LIMIT = "process_limit"
+    DISK_LIMIT = "disk_limit"
+    OUTPUT_LIMIT = "output_limit"
+
+    SANDBOX_START_FAILED = "sandbox_start_failed"
+    SANDBOX_LOST = "sandbox_lost"
+    NODE_LOST = "node_lost"
+    GATEWAY_FAILED = "gateway_failed"
+    ENGINE_FAILED = "engine_failed"
+    BLOB_MISSING = "blob_missing"
+
+    VERIFIER_FAILED = "verifier_failed"
+    VERIFIER_TIMEOUT = "verifier_timeout"
+    NO_RESULT = "no_result"
+    JUDGE_UNAVAILABLE = "judge_unavailable"
+
+    TAMPERING = "tampering"
+    TASK_BROKEN = "task_broken"
+
+    CANCELLED = "cancelled"
+    STALE = "stale"
+    LATE = "late"
+    POISON = "poison"
+    """The message itself was dead-lettered: undecodable, invalid, or it kept killing its workers."""
+
+
+class Grade(str, Enum):
+    """What a verifier may do with a rollout that ended this way."""
+
+    YES = "yes"
+    ZERO = "zero"
+    NO = "no"
+
+
+class Consequence(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table: what follows from an outcome."""
+
+    retry: bool
+    """Start a new attempt of the same rollout (bounded by the attempts of its limits)."""
+    grade: Grade
+    trains: bool
+    """May the reward enter a baseline and a gradient?"""
+    flag: bool = False
+    """Draw it for manual review."""
+    retire: bool = False
+    """Take the task out of the pool."""
+
+
+_POLICY = Consequence(retry=False, grade=Grade.YES, trains=True)
+_INFRA = Consequence(retry=True, grade=Grade.NO, trains=False)
+_VOID = Consequence(retry=False, grade=Grade.NO, trains=False)
+
+CONSEQUENCES: Mapping[Outcome, Consequence] = {
+    **dict.fromkeys(
+        (
+            Outcome.FINISHED,
+            Outcome.TURN_LIMIT,
+            Outcome.TOKEN_LIMIT,
+            Outcome.WALL_LIMIT,
+            Outcome.BAD_FORMAT,
+            Outcome.NONZERO_EXIT,
+            Outcome.SIGNALLED,
+            Outcome.OUT_OF_MEMORY,
+            Outcome.PROCESS_LIMIT,
+            Outcome.DISK_LIMIT,
+            Outcome.OUTPUT_LIMIT,
+        ),
+        _POLICY,
+    ),
+    **dict.fromkeys(
+        (
+            Outcome.SANDBOX_START_FAILED,
+            Outcome.SANDBOX_LOST,
+            Outcome.NODE_LOST,
+            Outcome.GATEWAY_FAILED,
+            Outcome.ENGINE_FAILED,
+            Outcome.BLOB_MISSING,
+            Outcome.VERIFIER_FAILED,
+            Outcome.VERIFIER_TIMEOUT,
+            Outcome.NO_RESULT,
+            Outcome.JUDGE_UNAVAILABLE,
+        ),
+        _INFRA,
+    ),
+    Outcome.TAMPERING: Consequence(retry=False, grade=Grade.ZERO, trains=True, flag=True),
+    Outcome.TASK_BROKEN: Consequence(retry=False, grade=Grade.NO, trains=False, flag=True, retire=True),
+    **dict.fromkeys((Outcome.CANCELLED, Outcome.STALE, Outcome.LATE, Outcome.POISON), _VOID),
+}
+
+
+def policy_for(outcome: Outcome, overrides: Mapping[str, Consequence] | None = None) -> Consequence:
+    """The row of `outcome`; `overrides` is keyed by the outcome's value (a domain's own failure policy)."""
+    if overrides and outcome.value in overrides:
+        return overrides[outcome.value]
+    return CONSEQUENCES[outcome]

@@ -1,0 +1,189 @@
+"""The pipeline on one page: every stream, subject and stage.
+
+The provisioner creates streams and consumers from this page, each service's permissions follow from it, the README's
+picture is printed from it (`python -m tiltyard_proto.topology`) and compared by a test.
+
+A stage is generic in the type of its message, so wiring a handler to the wrong stage is a type error.
+Subject: `tilt.v1.<stage>.<domain>.<key>`, the key being the idempotency key of the effect (see `keys`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from . import keys
+from .messages import DeadLetter, Graded, Group, Job, Policy, Rollout, Task, Verdict
+
+M_co = TypeVar("M_co", covariant=True)
+PREFIX = "tilt.v1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage(Generic[M_co]):
+    """One stream and the messages on it."""
+
+    name: str
+    type: Any
+    """The message type or union, for decoding."""
+    key: Callable[[Any], str]
+    domain: Callable[[Any], str]
+    sender: tuple[str, ...]
+    receiver: tuple[str, ...]
+    what: str
+    keyed_by: str
+    work: bool = True
+    """A durable consumer shares the work out; otherwise receivers follow the stream by position."""
+    max_deliveries: int = 6
+    """More deliveries than this without an answer: dead letter of class 'crash'."""
+    ack_wait_s: float = 20.0
+    """Lease of one delivery; extended while the handler runs."""
+    max_age_s: float = 7 * 86400.0
+
+    @property
+    def stream(self) -> str:
+        return f"TILT_{self.name.upper()}"
+
+    @property
+    def subjects(self) -> str:
+        """The filter that matches every subject of the stage."""
+        return f"{PREFIX}.{self.name}.>"
+
+    def subject(self, message: Any) -> str:
+        """The subject of one message; ValueError when its domain or key can't stand in a subject."""
+        key = keys.check_token(self.key(message), f"key of {self.name}")
+        return f"{PREFIX}.{self.name}.{keys.domain_token(self.domain(message))}.{key}"
+
+    def accepts(self, message: object) -> bool:
+        return isinstance(message, self.type)
+
+
+def _rollout_domain(message: Rollout | Job | Graded | Verdict) -> str:
+    return message.task.domain if isinstance(message, Rollout) else message.rollout.task.domain
+
+
+TASK: Stage[Task] = Stage(
+    name="task",
+    type=Task,
+    key=lambda m: m.id,
+    domain=lambda m: m.domain,
+    sender=("cli",),
+    receiver=("sampler",),
+    work=False,
+    what="a task enters the pool",
+    keyed_by="task",
+    max_age_s=0,
+)
+GENERATE: Stage[Rollout] = Stage(
+    name="generate",
+    type=Rollout,
+    key=keys.generate_key,
+    domain=_rollout_domain,
+    sender=("sampler", "gateway", "sandbox", "verifier"),
+    receiver=("gateway",),
+    what="sample one turn",
+    keyed_by="rollout-attempt-turn",
+)
+EXECUTE: Stage[Rollout | Job] = Stage(
+    name="execute",
+    type=Rollout | Job,
+    key=keys.execute_key,
+    domain=_rollout_domain,
+    sender=("gateway", "verifier"),
+    receiver=("sandbox",),
+    what="run one turn, or a grading job",
+    keyed_by="rollout-attempt-turn | -grade",
+)
+VERIFY: Stage[Rollout | Graded] = Stage(
+    name="verify",
+    type=Rollout | Graded,
+    key=keys.verify_key,
+    domain=_rollout_domain,
+    sender=("gateway", "sandbox"),
+    receiver=("verifier",),
+    what="a finished rollout, or a grading job's result",
+    keyed_by="rollout-attempt | -graded",
+)
+VERDICT: Stage[Verdict] = Stage(
+    name="verdict",
+    type=Verdict,
+    key=keys.verdict_key,
+    domain=_rollout_domain,
+    sender=("verifier", "gateway", "sandbox"),
+    receiver=("aggregator",),
+    what="one verdict; the first of a rollout wins",
+    keyed_by="rollout",
+)
+GROUP: Stage[Group] = Stage(
+    name="group",
+    type=Group,
+    key=lambda m: m.id,
+    domain=lambda m: m.domain,
+    sender=("aggregator",),
+    receiver=("trainer", "sampler", "aggregator (archive)"),
+    work=False,
+    what="a closed group with rewards and advantages",
+    keyed_by="group",
+)
+POLICY: Stage[Policy] = Stage(
+    name="policy",
+    type=Policy,
+    key=keys.policy_key,
+    domain=lambda m: "policy",
+    sender=("trainer",),
+    receiver=("gateway", "sampler", "aggregator (archive)"),
+    work=False,
+    what="new weights",
+    keyed_by="run-version",
+)
+DLQ: Stage[DeadLetter] = Stage(
+    name="dlq",
+    type=DeadLetter,
+    key=lambda m: f"{m.reason}-{m.stream}-{m.sequence}",
+    domain=lambda m: m.stage,
+    sender=("any stage",),
+    receiver=("people",),
+    work=False,
+    what="a dead letter: original bytes, reason, evidence",
+    keyed_by="stage, class, stream, sequence",
+    max_age_s=30 * 86400.0,
+)
+
+STAGES: tuple[Stage[Any], ...] = (TASK, GENERATE, EXECUTE, VERIFY, VERDICT, GROUP, POLICY, DLQ)
+BY_NAME: dict[str, Stage[Any]] = {stage.name: stage for stage in STAGES}
+
+GROUPS_BUCKET = "tilt_groups"
+"""Key-value: open and closed group records, by group id; written by compare-and-set."""
+RUNS_BUCKET = "tilt_runs"
+"""Key-value: per run its status, the sampler's snapshot, positions of followers."""
+BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET)
+
+
+def decode(stage: Stage[M_co], body: bytes) -> M_co:
+    """A message of `stage` from MessagePack, or from JSON when the first byte is `{`."""
+    codec: Any = msgspec.json if body[:1] == b"{" else msgspec.msgpack
+    message: M_co = codec.decode(body, type=stage.type)
+    return message
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """A message as MessagePack."""
+    return msgspec.msgpack.encode(message)
+
+
+def picture() -> str:
+    """The pipeline as the README shows it."""
+    rows = [
+        (stage.name, ", ".join(stage.sender), ", ".join(stage.receiver), stage.keyed_by, stage.what) for stage in STAGES
+    ]
+    head = ("stage", "from", "to", "key", "what")
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(4)]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, [*widths, 0], strict=True)).rstrip() for row in [head, *rows]]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+if __name__ == "__main__":
+    print(picture())

@@ -1,0 +1,51 @@
+"""The blob store: content-addressed files in a directory.
+
+Invariants: a blob is written to a temporary name and renamed, so it is whole or absent; its name is its SHA-256, so
+writing twice is a no-op; a reader verifies size and hash. A reference is published only after the blob is written.
+Left out: other stores (any fsspec URI would fit behind the same two calls) and collection of what nobody refers to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from tiltyard_proto.messages import BlobRef
+
+
+class BlobMissing(LookupError):
+    """The blob is absent or is not what the reference says."""
+
+
+class BlobStore:
+    """Blobs under `root`, sharded by the first two hex digits."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _path(self, sha256: str) -> Path:
+        return self.root / sha256[:2] / sha256
+
+    def put(self, data: bytes) -> BlobRef:
+        """Store `data`; the reference to publish."""
+        digest = hashlib.sha256(data).hexdigest()
+        path = self._path(digest)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".put-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        return BlobRef(uri=f"sha256:{digest}", size=len(data), sha256=digest)
+
+    def get(self, ref: BlobRef) -> bytes:
+        """The bytes behind `ref`; BlobMissing when absent, truncated or altered."""
+        try:
+            data = self._path(ref.sha256).read_bytes()
+        except OSError as error:
+            raise BlobMissing(f"{ref.uri}: {error.strerror} in {self.root}") from error
+        if len(data) != ref.size or hashlib.sha256(data).hexdigest() != ref.sha256:
+            raise BlobMissing(f"{ref.uri}: {len(data)} bytes do not match the reference")
+        return data
