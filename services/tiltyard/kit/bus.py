@@ -1,0 +1,240 @@
+"""The bus: typed publish, read, follow and key-value over JetStream. The only NATS in the repository, with its
+neighbours `jetstream` (the API), `pull` (deliveries), `serve` (handlers) and `provision` (streams and consumers).
+
+Invariants: a publish names its key and expects no message there yet, so the first writer wins and repeating is
+harmless; it returns only when the message is stored. Bodies over the inline limit travel as a claim check: the blob
+is written first, the message carries its reference. Following a stream is by position and survives restarts of the
+server. Left out: who may do what (the server's permissions), and what handlers do with messages.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import anyio
+import msgspec
+import nats
+import structlog
+from nats.aio.client import Client
+
+from tiltyard_proto import topology
+from tiltyard_proto.flow import Hop
+from tiltyard_proto.messages import MAJOR, BlobRef, Message
+from tiltyard_proto.topology import Stage
+
+from .blobs import BlobStore
+from .jetstream import BusUnavailable, Conflict, JetStream, NotFound, Stored, StreamFull
+from .pull import Delivery, Puller
+
+INLINE_LIMIT = 64 << 10
+CLAIM = "Tilt-Claim"
+SCHEMA = "Tilt-Schema"
+POLICY_POLL_S = 3.0
+
+M = TypeVar("M")
+Out = tuple[Stage[Any], Message]
+"""What a handler returns: a message and the stage it goes to."""
+log = structlog.get_logger()
+
+
+def out(hop: Hop) -> Out:
+    """A hop of the flow as a handler's output."""
+    return topology.BY_NAME[hop.stage], hop.message
+
+
+class KeyValue:
+    """One key-value bucket: compare-and-set on single keys."""
+
+    def __init__(self, js: JetStream, bucket: str) -> None:
+        self._js = js
+        self.bucket = bucket
+        self.stream = f"KV_{bucket}"
+
+    def subject(self, key: str) -> str:
+        return f"$KV.{self.bucket}.{key}"
+
+    async def get(self, key: str) -> tuple[bytes, int] | None:
+        """Value and revision; None when the key was never written."""
+        stored = await self._js.last(self.stream, self.subject(key))
+        return None if stored is None else (stored.body, stored.sequence)
+
+    async def create(self, key: str, value: bytes) -> bool:
+        """Write a new key; False when it exists."""
+        return await self.update(key, value, 0)
+
+    async def update(self, key: str, value: bytes, revision: int) -> bool:
+        """Write if the newest revision is `revision`; False when it is not."""
+        try:
+            await self._js.publish(self.subject(key), value, {}, expect=revision)
+        except Conflict:
+            return False
+        return True
+
+    async def put(self, key: str, value: bytes) -> int:
+        """Write whatever is there; the revision."""
+        return await self._js.publish(self.subject(key), value, {})
+
+    async def keys(self) -> list[str]:
+        """All keys of the bucket."""
+        prefix = f"$KV.{self.bucket}."
+        found: list[str] = []
+        while True:
+            payload = {"subjects_filter": f"{prefix}>", "offset": len(found)}
+            info = await self._js.api(f"STREAM.INFO.{self.stream}", payload)
+            page = info["state"].get("subjects") or {}
+            found += [subject.removeprefix(prefix) for subject in page]
+            if not page or len(found) >= int(info.get("total", len(found))):
+                return found
+
+
+class Bus:
+    """A connection to the bus and everything services do with it."""
+
+    def __init__(self, client: Client, blobs: BlobStore) -> None:
+        self.client = client
+        self.js = JetStream(client)
+        self.blobs = blobs
+
+    @classmethod
+    async def connect(cls, servers: str | Sequence[str], blobs: BlobStore, name: str, **options: Any) -> Bus:
+        """Connect and keep reconnecting for ever; the first connection is waited for as well."""
+
+        async def note(error: Exception) -> None:
+            log.warning("bus_error", error=str(error) or type(error).__name__)
+
+        client = await nats.connect(
+            servers=list([servers] if isinstance(servers, str) else servers),
+            name=name,
+            inbox_prefix=f"_INBOX_{name}",
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.2 + 0.1 * random.random(),
+            ping_interval=5,
+            error_cb=note,
+            **options,
+        )
+        return cls(client, blobs)
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    def kv(self, bucket: str) -> KeyValue:
+        return KeyValue(self.js, bucket)
+
+    # ------------------------------------------------------------ publish
+
+    async def _wrap(self, message: Message) -> tuple[bytes, dict[str, str]]:
+        body = topology.encode(message)
+        headers = {SCHEMA: f"{message.__struct_config__.tag}/{MAJOR}"}
+        if len(body) > INLINE_LIMIT:
+            ref = await anyio.to_thread.run_sync(self.blobs.put, body)
+            body, headers[CLAIM] = msgspec.msgpack.encode(ref), "1"
+        return body, headers
+
+    async def publish(self, stage: Stage[M], message: M, *, patience_s: float | None = None) -> bool:
+        """Store `message` under its key; False when the key was taken (the first writer won).
+
+        Waits while the bus is away or the stream is full, at most `patience_s` when given, then raises the last error.
+        """
+        assert isinstance(message, Message) and stage.accepts(message), f"{type(message).__name__} on {stage.name}"
+        subject = stage.subject(message)
+        body, headers = await self._wrap(message)
+        start, delay = time.monotonic(), 0.05
+        while True:
+            try:
+                await self.js.publish(subject, body, headers, expect=0)
+                return True
+            except Conflict:
+                return False
+            except (BusUnavailable, StreamFull) as error:
+                if patience_s is not None and time.monotonic() - start > patience_s:
+                    raise
+                log.warning("publish_waits", subject=subject, error=str(error))
+                await anyio.sleep(delay * (0.5 + random.random()))
+                delay = min(2.0, delay * 2)
+
+    # ------------------------------------------------------------ read
+
+    async def unwrap(self, stage: Stage[M], body: bytes, headers: Mapping[str, str]) -> M:
+        """Decode a message of `stage`, fetching the blob of a claim check (BlobMissing when it is gone)."""
+        if headers.get(CLAIM):
+            ref = msgspec.msgpack.decode(body, type=BlobRef)
+            body = await anyio.to_thread.run_sync(self.blobs.get, ref)
+        return topology.decode(stage, body)
+
+    async def get(self, stage: Stage[M], subject: str) -> M | None:
+        """The message stored on `subject`; None when there is none."""
+        stored = await self.js.last(stage.stream, subject)
+        return None if stored is None else await self._read(stage, stored)
+
+    async def get_sequence(self, stage: Stage[M], sequence: int) -> M | None:
+        """The message at a position of the stage's stream; None when it was trimmed."""
+        stored = await self.js.by_sequence(stage.stream, sequence)
+        return None if stored is None else await self._read(stage, stored)
+
+    async def _read(self, stage: Stage[M], stored: Stored) -> M:
+        return await self.unwrap(stage, stored.body, stored.headers)
+
+    async def latest_policy(self, run: str) -> Any:
+        """The newest `Policy` of a run; None before the first."""
+        info = await self.js.api(
+            f"STREAM.INFO.{topology.POLICY.stream}",
+            {"subjects_filter": f"{topology.PREFIX}.policy.policy.>"},
+        )
+        prefix = f"{topology.PREFIX}.policy.policy.{run}-"
+        versions = [int(s.removeprefix(prefix)) for s in info["state"].get("subjects") or {} if s.startswith(prefix)]
+        return await self.get(topology.POLICY, f"{prefix}{max(versions)}") if versions else None
+
+    # ------------------------------------------------------------ follow
+
+    async def follow(self, stage: Stage[M], after: int = 0) -> AsyncIterator[tuple[int, M]]:
+        """Every message of the stage in order, from the one after position `after`, then live, for ever.
+
+        A message that can't be decoded is logged and passed over: it was checked when it was published.
+        """
+        async for delivery in self.follow_raw(stage.stream, stage.subjects, after):
+            try:
+                message = await self.unwrap(stage, delivery.body, delivery.headers)
+            except Exception as error:  # hostile bytes raise many types (RecursionError among them)
+                log.error("follow_undecodable", subject=delivery.subject, error=str(error))
+                continue
+            yield delivery.sequence, message
+
+    async def follow_raw(self, stream: str, subjects: str, after: int = 0) -> AsyncIterator[Delivery]:
+        """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost."""
+        while True:
+            try:
+                puller = await self._ordered(stream, subjects, after)
+            except (BusUnavailable, NotFound) as error:
+                log.debug("follow_waits", stream=stream, error=str(error))
+                await anyio.sleep(0.3)
+                continue
+            try:
+                while True:
+                    delivery = await puller.next(256)
+                    if delivery is not None and delivery.sequence > after:
+                        after = delivery.sequence
+                        yield delivery
+            except (BusUnavailable, NotFound) as error:
+                log.info("follow_resumes", stream=stream, after=after, error=str(error))
+                await anyio.sleep(0.2)
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(3):
+                    await puller.stop()
+
+    async def _ordered(self, stream: str, subjects: str, after: int) -> Puller:
+        config = {
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": after + 1,
+            "ack_policy": "none",
+            "filter_subject": subjects,
+            "inactive_threshold": int(30e9),
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        answer = await self.js.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
+        puller = Puller(self.js, stream, answer["name"])
+        await puller.start()
+        return puller

@@ -1,0 +1,30 @@
+"""structlog, set up once per process: one line per event, console for people and JSON for machines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def setup(service: str, form: str = "auto", level: str = "info") -> None:
+    """Configure structlog to standard error; `form` is 'console', 'json' or 'auto'."""
+    console = form == "console" or (form == "auto" and sys.stderr.isatty())
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if console else structlog.processors.JSONRenderer()
+    )
+    processors: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if not console:
+        processors.append(structlog.processors.dict_tracebacks)
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(service=service)

@@ -1,0 +1,99 @@
+"""Create the streams, consumers and buckets of the topology.
+
+Idempotent: what exists and agrees is left alone, what differs is updated. Services bind to what is here and never
+create; whoever starts the system (`tiltyard up`, or one `tiltyard provision` job) calls this first.
+Left out: removing what a newer topology no longer has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiltyard_proto import topology
+from tiltyard_proto.topology import Stage
+
+from .bus import Bus
+from .jetstream import ApiError, NotFound
+
+DEDUP_WINDOW_S = 2.0
+
+
+def stream_config(stage: Stage[Any], replicas: int = 1) -> dict[str, Any]:
+    """A limits stream with one message per subject that refuses new ones when full."""
+    return {
+        "name": stage.stream,
+        "subjects": [stage.subjects],
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "max_msgs_per_subject": 1,
+        "max_age": int(stage.max_age_s * 1e9),
+        "max_bytes": 8 << 30,
+        "max_msg_size": 1 << 20,
+        "duplicate_window": int(DEDUP_WINDOW_S * 1e9),
+        "allow_direct": True,
+        "description": stage.what,
+    }
+
+
+def consumer_config(stage: Stage[Any]) -> dict[str, Any]:
+    """The durable that shares a stage's work out. The server never gives up on a message: that is decided by us."""
+    return {
+        "durable_name": durable(stage),
+        "ack_policy": "explicit",
+        "ack_wait": int(stage.ack_wait_s * 1e9),
+        "max_deliver": -1,
+        "max_ack_pending": 20000,
+        "deliver_policy": "all",
+    }
+
+
+def durable(stage: Stage[Any]) -> str:
+    """Name of the stage's work consumer."""
+    return f"{stage.name}_work"
+
+
+def bucket_config(bucket: str, replicas: int = 1) -> dict[str, Any]:
+    """A key-value bucket with the newest value of each key."""
+    return {
+        "name": f"KV_{bucket}",
+        "subjects": [f"$KV.{bucket}.>"],
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "discard": "new",
+        "max_msgs_per_subject": 1,
+        "max_bytes": 1 << 30,
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+    }
+
+
+async def provision(bus: Bus, replicas: int = 1) -> None:
+    """Make the server hold what the topology declares."""
+    for stage in topology.STAGES:
+        await _ensure_stream(bus, stream_config(stage, replicas))
+        if stage.work:
+            payload = {"stream_name": stage.stream, "config": consumer_config(stage)}
+            await bus.js.api(f"CONSUMER.DURABLE.CREATE.{stage.stream}.{durable(stage)}", payload)
+    for bucket in topology.BUCKETS:
+        await _ensure_stream(bus, bucket_config(bucket, replicas))
+
+
+async def _ensure_stream(bus: Bus, config: dict[str, Any]) -> None:
+    try:
+        await bus.js.api(f"STREAM.INFO.{config['name']}")
+    except NotFound:
+        await bus.js.api(f"STREAM.CREATE.{config['name']}", config)
+        return
+    try:
+        await bus.js.api(f"STREAM.UPDATE.{config['name']}", config)
+    except ApiError as error:
+        raise ApiError(
+            error.code,
+            error.err_code,
+            f"stream {config['name']} exists with another configuration: {error}; move its store away or drain it first",
+        ) from error

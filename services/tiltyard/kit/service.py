@@ -1,0 +1,156 @@
+"""What every service process does around its work: arguments, settings, log, bus, signals, health.
+
+Invariants: settings are checked before anything heavy is imported; the first SIGTERM or SIGINT asks for a drain, the
+second ends at once; a service waits for its bus instead of failing. Left out: the work itself, which a service's
+`app.start` does with the context it is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+
+from . import log as log_setup
+from .blobs import BlobStore
+from .bus import Bus
+from .health import HealthServer
+from .settings import (
+    BusSettings,
+    DataSettings,
+    RunSettings,
+    ServiceSettings,
+    SettingsError,
+    Source,
+    read_source,
+    section,
+)
+
+
+@dataclass(kw_only=True)
+class Context:
+    """What a service's `start` is given."""
+
+    name: str
+    settings: Any
+    """The service's own settings struct."""
+    run: RunSettings
+    bus_settings: BusSettings
+    data_settings: DataSettings
+    service: ServiceSettings
+    bus: Bus
+    blobs: BlobStore
+    data: Path
+    """Directory of the run."""
+    stop: anyio.Event
+    """Set when the service shall drain."""
+    log: Any
+    health: HealthServer
+    """Services may add named readiness checks."""
+
+
+def parse_arguments(name: str, argv: Sequence[str] | None) -> Source:
+    """The settings source from `-c FILE` and `--set table.key=value`; exits with 2 and one line on a mistake."""
+    parser = argparse.ArgumentParser(prog=f"tiltyard run {name}", description=f"Run one {name} service.")
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="TOML configuration; defaults without it")
+    parser.add_argument("--set", action="append", default=[], metavar="TABLE.KEY=VALUE", help="override one setting")
+    arguments = parser.parse_args(argv)
+    return read_source(arguments.config, arguments.set)
+
+
+def run_service(name: str, kind: type[msgspec.Struct], start: str, argv: Sequence[str] | None = None) -> int:
+    """Run `start` ('module:function', imported late) with a context until it returns; the exit status."""
+    try:
+        source = parse_arguments(name, argv)
+        settings = section(source, name, kind)
+        shared = [section(source, table, of) for table, of in _SHARED]
+    except SettingsError as error:
+        print(f"tiltyard {name}: {error}", file=sys.stderr)
+        return 2
+    service: Any = shared[3]
+    log_setup.setup(name, service.log_format, service.log_level)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    anyio.run(_main, name, settings, shared, start, backend_options={"use_uvloop": True})
+    return 0
+
+
+_SHARED: tuple[tuple[str, type[msgspec.Struct]], ...] = (
+    ("run", RunSettings),
+    ("bus", BusSettings),
+    ("data", DataSettings),
+    ("service", ServiceSettings),
+)
+
+
+async def _main(name: str, settings: Any, shared: Sequence[Any], start: str) -> None:
+    run, bus_settings, data, service = shared
+    log = structlog.get_logger()
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_watch_signals, stop, tasks)
+        blobs = BlobStore(data.blob_path)
+        bus = await _connect(bus_settings, blobs, name, stop)
+        if bus is not None:
+            health = HealthServer(service.metrics_port, bus)
+            tasks.start_soon(health.serve)
+            context = Context(
+                name=name,
+                settings=settings,
+                run=run,
+                bus_settings=bus_settings,
+                data_settings=data,
+                service=service,
+                bus=bus,
+                blobs=blobs,
+                data=data.run_path(run.name),
+                stop=stop,
+                log=log,
+                health=health,
+            )
+            log.info("service_starts", pid=os.getpid())
+            try:
+                await _load(start)(context)
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(3):
+                    await bus.close()
+            log.info("service_ends")
+        tasks.cancel_scope.cancel()
+
+
+def _load(target: str) -> Callable[[Context], Awaitable[None]]:
+    module, _, function = target.partition(":")
+    loaded: Callable[[Context], Awaitable[None]] = getattr(importlib.import_module(module), function)
+    return loaded
+
+
+async def _connect(settings: BusSettings, blobs: BlobStore, name: str, stop: anyio.Event) -> Bus | None:
+    log = structlog.get_logger()
+    while not stop.is_set():
+        try:
+            return await Bus.connect(settings.servers, blobs, name)
+        except (OSError, TimeoutError) as error:
+            log.warning("bus_away", servers=settings.servers, error=str(error))
+            with anyio.move_on_after(1.0):
+                await stop.wait()
+    return None
+
+
+async def _watch_signals(stop: anyio.Event, tasks: Any, *, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            if stop.is_set():
+                tasks.cancel_scope.cancel()
+                return
+            structlog.get_logger().info("drain", signal=signal.Signals(number).name)
+            stop.set()

@@ -1,0 +1,219 @@
+"""Settings: one TOML file with a table per component, overridden by the environment, then by the command line.
+
+Invariants: everything is checked before anything starts; an unknown table or key is refused; an error names the
+source, the key and what was expected. `TILTYARD_TRAINER__LR=1e-5` sets `lr` of `[trainer]`; so does
+`--set trainer.lr=1e-5`. Values of both are read as TOML, and as plain text where that fails.
+Left out: what each key means, which stands in the `settings.py` of the component that owns it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tiltyard_proto.keys import check_domain, check_run
+
+ENV_PREFIX = "TILTYARD_"
+RESERVED_ENV = frozenset({"TILTYARD_HOME", "TILTYARD_TORCH", "TILTYARD_VENV"})
+"""Read by the set-up, not settings."""
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class SettingsError(ValueError):
+    """The user's configuration is wrong; the message says where and what was expected."""
+
+
+class TaskShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much of a domain a run uses."""
+
+    tasks: int = 200
+    """Tasks to publish."""
+    samples: int = 4
+    """Rollouts of each task in an evaluation."""
+    temperature: float | None = None
+    """Overrides the domain's sampling temperature; 0 is greedy."""
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[run]`: one training or evaluation campaign."""
+
+    name: str = "demo"
+    """Run name: a-z 0-9 _; part of every key."""
+    seed: int = 0
+    """Of task generation, sampling and training."""
+    model: str = "smollm2-135m-instruct"
+    """A built-in model, or the path of a Hugging Face directory."""
+    steps: int = 12
+    """Policy updates; 0 evaluates only."""
+    max_wall_s: float = 0.0
+    """Stop at the first step boundary after this many seconds of training; 0 means no limit."""
+    groups_per_step: int = 8
+    """Trainable groups of one update."""
+    group_size: int = 8
+    """Rollouts of one task that share a baseline (G)."""
+    staleness: int = 1
+    """Policy versions that sampling may run ahead of training, counted from the start of generation."""
+    refill_cap: float = 2.0
+    """A step closes short when this many times its groups have closed for it."""
+    group_deadline_s: float = 300.0
+    """A group is closed with what is there after this many seconds."""
+    evaluate_every: int = 0
+    """Evaluate every so many versions besides the first and the last; 0: only those two."""
+    train: dict[str, TaskShare] = {}
+    """Domains to train on."""
+    evaluate: dict[str, TaskShare] = {}
+    """Domains to evaluate on, with held-out tasks."""
+
+    def __post_init__(self) -> None:
+        check_run(self.name)
+        for domain in (*self.train, *self.evaluate):
+            check_domain(domain)
+        for key in ("groups_per_step", "group_size"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key}: expected at least 1")
+        if self.group_size < 2 and self.steps:
+            raise ValueError("group_size: a baseline needs at least 2 rollouts")
+
+
+class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[bus]`: where NATS is."""
+
+    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    """URLs of the NATS servers."""
+    embedded: bool = True
+    """`tiltyard up` starts its own nats-server on the first URL's port."""
+    replicas: int = 1
+    """Copies of each stream; 3 on a cluster."""
+    binary: str = "nats-server"
+    """Executable of the embedded server."""
+
+
+class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[data]`: where things lie on disk."""
+
+    root: str = ".tiltyard"
+    """Runs, blobs, bus store, archive; shared by all services."""
+    cache: str = ""
+    """Models and images, shared by runs; default $TILTYARD_HOME, else ~/.cache/tiltyard."""
+
+    @property
+    def cache_path(self) -> Path:
+        chosen = self.cache or os.environ.get("TILTYARD_HOME") or "~/.cache/tiltyard"
+        return Path(chosen).expanduser()
+
+    def run_path(self, run: str) -> Path:
+        return Path(self.root).absolute() / "runs" / run
+
+    @property
+    def blob_path(self) -> Path:
+        return Path(self.root).absolute() / "blobs"
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[service]`: what every service process has."""
+
+    log_format: str = "auto"
+    """'console', 'json', or 'auto': console in a terminal, else json."""
+    log_level: str = "info"
+    """debug, info, warning or error."""
+    metrics_port: int = 0
+    """Port of /metrics, /healthz and /readyz; 0 for none."""
+    drain_s: float = 10.0
+    """Seconds that running handlers get after SIGTERM."""
+
+
+SHARED: dict[str, type[msgspec.Struct]] = {
+    "run": RunSettings,
+    "bus": BusSettings,
+    "data": DataSettings,
+    "service": ServiceSettings,
+}
+COMPONENTS = ("engine", "gateway", "sandbox", "verifier", "aggregator", "sampler", "trainer", "supervisor")
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The merged tables, and where each overridden key came from."""
+
+    tables: dict[str, Any]
+    origins: dict[str, str]
+    file: str
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _assign(tables: dict[str, Any], origins: dict[str, str], dotted: str, text: str, origin: str) -> None:
+    try:
+        path = list(tomllib.loads(f"{dotted} = 0").items())
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{origin}: expected table.key=value, got {dotted!r}") from error
+    keys: list[str] = []
+    while path:
+        key, value = path[0]
+        keys.append(key)
+        path = list(value.items()) if isinstance(value, dict) else []
+    if len(keys) < 2:
+        raise SettingsError(f"{origin}: expected table.key=value, got {dotted!r}")
+    table = tables
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+    table[keys[-1]] = _parse_value(text)
+    origins[".".join(keys[:2])] = origin
+
+
+def read_source(
+    file: Path | None, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> Source:
+    """Merge file, environment and `table.key=value` overrides; SettingsError for the user's mistakes."""
+    tables: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    if file is not None:
+        try:
+            tables = tomllib.loads(file.read_text())
+        except OSError as error:
+            raise SettingsError(f"{file}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{file}: not valid TOML: {error}") from error
+    for name, text in sorted((os.environ if environ is None else environ).items()):
+        if name.startswith(ENV_PREFIX) and name not in RESERVED_ENV:
+            dotted = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
+            _assign(tables, origins, dotted, text, f"environment variable {name}")
+    for item in overrides:
+        dotted, equals, text = item.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {item}: expected table.key=value")
+        _assign(tables, origins, dotted.strip(), text.strip(), f"--set {item}")
+    _check_tables(tables, str(file or "defaults"))
+    return Source(tables, origins, str(file or "defaults"))
+
+
+def _check_tables(tables: Mapping[str, Any], file: str) -> None:
+    known = [*SHARED, *COMPONENTS]
+    for name, table in tables.items():
+        if name not in known:
+            raise SettingsError(f"{file}: [{name}]: unknown table; expected one of {', '.join(known)}")
+        if not isinstance(table, dict):
+            raise SettingsError(f"{file}: {name}: expected a table [{name}]")
+
+
+def section(source: Source, name: str, kind: type[S]) -> S:
+    """The settings of one table as its struct; SettingsError names the file, the key and what was expected."""
+    try:
+        return msgspec.convert(source.tables.get(name, {}), kind, strict=True)
+    except (msgspec.ValidationError, ValueError) as error:
+        text = str(error)
+        path = text.rsplit("at `$.", 1)[1].rstrip("`") if "at `$." in text else ""
+        key = path.split(".")[0].split("[")[0] or text.split(":")[0]
+        origin = source.origins.get(f"{name}.{key}", source.file)
+        reason = text.split(" - at `$")[0]
+        where = f"[{name}] {path}" if path else f"[{name}]"
+        raise SettingsError(f"{origin}: {where}: {reason}; known keys: {', '.join(kind.__struct_fields__)}") from error
