@@ -1,0 +1,124 @@
+"""A domain ready for use: its definition, and the tasks drawn from its generator.
+
+Invariants: tasks are a pure function of (definition, split, count, seed), the first n of a larger count are the same;
+ids are content hashes and unique; a split yields no template of the other when templates are held out.
+Left out: choosing between domains is the sampler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+from tiltyard_proto.keys import with_id
+from tiltyard_proto.messages import ChatMessage, Environment, Task, Verification
+
+from .definition import Definition, Draft, Request, Split
+
+Generator = Callable[[Request], Iterator[Draft]]
+_BARREN = 500
+"""Draws in a row without a new task after which a source counts as exhausted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """One domain."""
+
+    definition: Definition
+    source: str
+    """Where the definition was found; for error messages."""
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def tasks(self, split: Split, count: int, seed: int = 0) -> list[Task]:
+        """The first `count` tasks of a split; fewer when the source holds no more. ValueError: no such split."""
+        if split not in self.definition.splits:
+            raise ValueError(f"domain {self.name} ({self.source}) has no split {split!r}, only {self.definition.splits}")
+        found: dict[str, Task] = {}
+        barren = 0
+        drafts = self.drafts(split, seed)
+        while len(found) < count and barren < _BARREN:
+            draft = next(drafts, None)
+            if draft is None:
+                break
+            task = self._task(draft, split)
+            barren = barren + 1 if task.id in found else 0
+            found.setdefault(task.id, task)
+        return list(found.values())
+
+    def drafts(self, split: Split, seed: int = 0) -> Iterator[Draft]:
+        """The drawn problems of a split, checked against the held-out templates."""
+        request = Request(
+            split=split,
+            seed=seed,
+            held_out=frozenset(self.definition.held_out),
+            options=self.definition.options,
+        )
+        for draft in self._generator()(request):
+            if not request.wants(draft.template):
+                raise ValueError(
+                    f"domain {self.name}: its generator yielded template {draft.template!r} for split {split!r}; "
+                    "ask `request.wants(template)` before yielding"
+                )
+            yield draft
+
+    def _generator(self) -> Generator:
+        if self.definition.data:
+            return self._read_data
+        module, _, function = self.definition.generator.partition(":")
+        try:
+            generator: Generator = getattr(import_module(module), function)
+        except (ImportError, AttributeError) as err:
+            raise ValueError(
+                f"{self.source}: generator {self.definition.generator!r} can't be loaded: {err}; "
+                "expected 'module:function' of an installed package"
+            ) from err
+        return generator
+
+    def _read_data(self, request: Request) -> Iterator[Draft]:
+        path = self.folder / self.definition.data
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                draft = msgspec.json.decode(line, type=Draft)
+            except msgspec.DecodeError as err:
+                raise ValueError(f"{path} line {number}: {err}") from err
+            if request.wants(draft.template):
+                yield draft
+
+    def _task(self, draft: Draft, split: Split) -> Task:
+        d = self.definition
+        return with_id(
+            Task(
+                id="",
+                domain=d.name,
+                prompt=draft.messages or self._prompt(draft),
+                verification=Verification(kind=d.verifier.kind, data=draft.data, options=d.verifier.options),
+                environment=Environment(
+                    interface=d.interface, profile=d.profile, files=draft.files, limits=d.exec_message()
+                ),
+                sampling=d.sampling_message(),
+                limits=d.limits_message(),
+                split=split,
+                template=draft.template,
+                labels=draft.labels,
+                value=d.value,
+                reference=draft.reference,
+            )
+        )
+
+    def _prompt(self, draft: Draft) -> tuple[ChatMessage, ...]:
+        try:
+            user = ChatMessage(role="user", content=self.definition.user.format_map(draft.fields))
+        except (KeyError, IndexError, ValueError) as err:
+            raise ValueError(f"{self.source}: key `user`: {err!r}; the generator fills {sorted(draft.fields)}") from err
+        if not self.definition.system:
+            return (user,)
+        return (ChatMessage(role="system", content=self.definition.system), user)

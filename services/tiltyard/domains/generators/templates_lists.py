@@ -1,0 +1,47 @@
+"""Templates over lists."""
+
+from __future__ import annotations
+
+from .templates import Template, t
+
+LISTS: tuple[Template, ...] = (
+    t("sum_plus", "ints", "n", "returns the sum of the list {a} plus {n}",
+      "sum({a}) + {n}", lambda k, v: sum([*v, k["n"]])),
+    t("count_value", "ints", "n", "returns how many times {n} occurs in the list {a}",
+      "{a}.count({n})", lambda k, v: sum(x == k["n"] for x in v)),
+    t("has_value", "ints", "n", "returns True if the list {a} contains {n} and False otherwise",
+      "{n} in {a}", lambda k, v: any(x == k["n"] for x in v)),
+    t("first_items", "ints", "n", "returns the first {n} items of the list {a}",
+      "{a}[:{n}]", lambda k, v: [x for i, x in enumerate(v) if i < k["n"]]),
+    t("last_items", "ints", "n", "returns the last {n} items of the list {a}",
+      "{a}[-{n}:]", lambda k, v: [x for i, x in enumerate(v) if i >= len(v) - k["n"]]),
+    t("sort_up", "ints", "", "returns the list {a} sorted in ascending order",
+      "sorted({a})", lambda k, v: list(reversed(sorted(v, reverse=True)))),
+    t("sort_down", "ints", "", "returns the list {a} sorted in descending order",
+      "sorted({a}, reverse=True)", lambda k, v: [-x for x in sorted(-x for x in v)]),
+    t("reverse_list", "ints", "", "returns the list {a} reversed", "{a}[::-1]", lambda k, v: list(reversed(v))),
+    t("scale", "ints", "n", "returns a list with every number in {a} multiplied by {n}",
+      "[x * {n} for x in {a}]", lambda k, v: list(map(lambda x: k["n"] * x, v))),
+    t("shift", "ints", "n", "returns a list with {n} added to every number in {a}",
+      "[x + {n} for x in {a}]", lambda k, v: list(map(lambda x: k["n"] + x, v))),
+    t("keep_greater", "ints", "n", "returns a list of the numbers in {a} that are greater than {n}",
+      "[x for x in {a} if x > {n}]", lambda k, v: list(filter(lambda x: k["n"] < x, v))),
+    t("keep_multiples", "ints", "n", "returns a list of the numbers in {a} that are divisible by {n}",
+      "[x for x in {a} if x % {n} == 0]", lambda k, v: list(filter(lambda x: not x % k["n"], v))),
+    t("drop_value", "ints", "n", "returns the list {a} without the number {n}",
+      "[x for x in {a} if x != {n}]", lambda k, v: list(filter(lambda x: x != k["n"], v))),
+    t("range_of", "some", "", "returns the largest number in the list {a} minus the smallest",
+      "max({a}) - min({a})", lambda k, v: sorted(v)[-1] - sorted(v)[0]),
+    t("append_value", "ints", "n", "returns the list {a} with {n} added at the end",
+      "{a} + [{n}]", lambda k, v: [*v, k["n"]]),
+    t("sorted_unique", "ints", "", "returns the sorted list of the different numbers in {a}",
+      "sorted(set({a}))", lambda k, v: sorted(dict.fromkeys(v))),
+    t("every_nth", "ints", "n", "returns every {n}-th item of the list {a}, starting with the first",
+      "{a}[::{n}]", lambda k, v: [x for i, x in enumerate(v) if i % k["n"] == 0]),
+    t("join_words", "words", "d", "returns the strings in the list {a} joined with '{d}'",
+      "'{d}'.join({a})", lambda k, v: "".join(k["d"] * (i > 0) + x for i, x in enumerate(v))),
+    t("word_lengths", "words", "", "returns a list of the lengths of the strings in {a}",
+      "[len(x) for x in {a}]", lambda k, v: list(map(len, v))),
+    t("words_with", "words", "c", "returns a list of the strings in {a} that start with '{c}'",
+      "[x for x in {a} if x.startswith('{c}')]", lambda k, v: list(filter(lambda x: x[:1] == k["c"], v))),
+)  # fmt: skip

@@ -1,0 +1,56 @@
+"""Templates over strings."""
+
+from __future__ import annotations
+
+import re
+
+from .templates import Template, t
+
+TEXT: tuple[Template, ...] = (
+    t("count_letter", "text", "c", "returns how many times the letter '{c}' occurs in {a}",
+      "{a}.count('{c}')", lambda k, s: sum(ch == k["c"] for ch in s)),
+    t("starts_with", "text", "c", "returns True if {a} starts with the letter '{c}' and False otherwise",
+      "{a}.startswith('{c}')", lambda k, s: s[:1] == k["c"]),
+    t("ends_with", "text", "c", "returns True if {a} ends with the letter '{c}' and False otherwise",
+      "{a}.endswith('{c}')", lambda k, s: s[-1:] == k["c"]),
+    t("has_letter", "text", "c", "returns True if {a} contains the letter '{c}' and False otherwise",
+      "'{c}' in {a}", lambda k, s: any(ch == k["c"] for ch in s)),
+    t("replace_letter", "text", "c e", "returns {a} with every '{c}' replaced by '{e}'",
+      "{a}.replace('{c}', '{e}')", lambda k, s: "".join(k["e"] if ch == k["c"] else ch for ch in s)),
+    t("remove_letter", "text", "c", "returns {a} with every '{c}' removed",
+      "{a}.replace('{c}', '')", lambda k, s: "".join(ch for ch in s if ch != k["c"])),
+    t("repeat_text", "text", "n", "returns {a} repeated {n} times",
+      "{a} * {n}", lambda k, s: "".join(s for _ in range(k["n"]))),
+    t("first_chars", "text", "n", "returns the first {n} characters of {a}",
+      "{a}[:{n}]", lambda k, s: "".join(ch for i, ch in enumerate(s) if i < k["n"])),
+    t("last_chars", "text", "n", "returns the last {n} characters of {a}",
+      "{a}[-{n}:]", lambda k, s: s if len(s) <= k["n"] else s[len(s) - k["n"] :]),
+    t("skip_chars", "text", "n", "returns {a} without its first {n} characters",
+      "{a}[{n}:]", lambda k, s: "".join(ch for i, ch in enumerate(s) if i >= k["n"])),
+    t("add_suffix", "text", "w", "returns {a} with the word '{w}' added at the end",
+      "{a} + '{w}'", lambda k, s: f"{s}{k['w']}"),
+    t("add_prefix", "text", "w", "returns {a} with the word '{w}' added at the start",
+      "'{w}' + {a}", lambda k, s: f"{k['w']}{s}"),
+    t("to_upper", "text", "", "returns {a} in upper case",
+      "{a}.upper()", lambda k, s: "".join(ch.upper() for ch in s)),
+    t("to_lower", "text", "", "returns {a} in lower case",
+      "{a}.lower()", lambda k, s: "".join(ch.lower() for ch in s)),
+    t("reverse_text", "text", "", "returns {a} reversed",
+      "{a}[::-1]", lambda k, s: "".join(reversed(s))),
+    t("length_plus", "text", "n", "returns the length of {a} plus {n}",
+      "len({a}) + {n}", lambda k, s: sum(1 for _ in s) + k["n"]),
+    t("longer_than", "text", "n", "returns True if {a} has more than {n} characters and False otherwise",
+      "len({a}) > {n}", lambda k, s: s[k["n"] :] != ""),
+    t("count_words", "text", "", "returns the number of words in {a}",
+      "len({a}.split())", lambda k, s: len(re.findall(r"\S+", s))),
+    t("split_on", "text", "d", "returns the list of parts of {a} split at '{d}'",
+      "{a}.split('{d}')", lambda k, s: re.split(re.escape(k["d"]), s)),
+    t("join_two", "text text", "d", "returns {a} and {b} joined with '{d}' between them",
+      "{a} + '{d}' + {b}", lambda k, s, u: k["d"].join((s, u))),
+    t("find_letter", "text", "c", "returns the index of the first '{c}' in {a}, or -1 if there is none",
+      "{a}.find('{c}')", lambda k, s: next((i for i, ch in enumerate(s) if ch == k["c"]), -1)),
+    t("distinct_chars", "text", "", "returns the number of different characters in {a}",
+      "len(set({a}))", lambda k, s: len(dict.fromkeys(s))),
+    t("is_palindrome", "text", "", "returns True if {a} reads the same backwards and False otherwise",
+      "{a} == {a}[::-1]", lambda k, s: list(s) == list(reversed(s))),
+)  # fmt: skip
