@@ -1,0 +1,1 @@
+"""The trainer: closed groups in, new policy versions out."""
