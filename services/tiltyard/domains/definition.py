@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
 from tiltyard_proto.keys import check_domain
 from tiltyard_proto.messages import ChatMessage, ExecLimits, RolloutLimits, Sampling
 
@@ -21,14 +22,14 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A table of a definition file."""
 
 
-class VerifierTable(_Table):
+class VerifierTable(_Table, frozen=True):
     """Who judges: a kind of `tiltyard.verifiers` and its options."""
 
     kind: str
     options: dict[str, Any] = {}
 
 
-class SamplingTable(_Table):
+class SamplingTable(_Table, frozen=True):
     """How the policy samples; see `tiltyard_proto.messages.Sampling`."""
 
     temperature: float = 1.0
@@ -38,7 +39,7 @@ class SamplingTable(_Table):
     stop: tuple[str, ...] = ()
 
 
-class RolloutTable(_Table):
+class RolloutTable(_Table, frozen=True):
     """Budget of one rollout; see `tiltyard_proto.messages.RolloutLimits`."""
 
     turns: int = 1
@@ -48,7 +49,7 @@ class RolloutTable(_Table):
     observation_chars: int = 2000
 
 
-class ExecTable(_Table):
+class ExecTable(_Table, frozen=True):
     """Limits of one execution; see `tiltyard_proto.messages.ExecLimits`."""
 
     wall_s: float = 10.0
@@ -59,7 +60,7 @@ class ExecTable(_Table):
     output_bytes: int = 16 << 10
 
 
-class CurriculumTable(_Table):
+class CurriculumTable(_Table, frozen=True):
     """How much of the domain is drawn, and where its difficulty is believed to lie."""
 
     train_tasks: int = 400
@@ -76,7 +77,7 @@ class CurriculumTable(_Table):
     """Above this pass rate a task is thought solved."""
 
 
-class Definition(_Table):
+class Definition(_Table, frozen=True):
     """One domain, as its TOML file says it."""
 
     name: str

@@ -22,7 +22,8 @@ def demos(
 ) -> list[Demo]:
     """`n` pairs of messages (role, content) and answer, drawn from a domain's tasks.
 
-    `wrong` is the probability that an answer is wrong. `split` 'all' takes a fifth from the held-out templates. ValueError: the domain has too few tasks, or no wrong answers can be made for it.
+    `wrong` is the probability that an answer is wrong. `split` 'all' takes a fifth from the held-out templates.
+    ValueError: the domain has too few tasks, or no wrong answers can be made for it.
     """
     domain = load(name)
     if split == "all":

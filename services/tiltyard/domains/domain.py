@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 import msgspec
+
 from tiltyard_proto.keys import with_id
 from tiltyard_proto.messages import ChatMessage, Environment, Task, Verification
 
@@ -39,7 +40,9 @@ class Domain:
     def tasks(self, split: Split, count: int, seed: int = 0) -> list[Task]:
         """The first `count` tasks of a split; fewer when the source holds no more. ValueError: no such split."""
         if split not in self.definition.splits:
-            raise ValueError(f"domain {self.name} ({self.source}) has no split {split!r}, only {self.definition.splits}")
+            raise ValueError(
+                f"domain {self.name} ({self.source}) has no split {split!r}, only {self.definition.splits}"
+            )
         found: dict[str, Task] = {}
         barren = 0
         drafts = self.drafts(split, seed)

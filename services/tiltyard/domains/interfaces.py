@@ -1,7 +1,8 @@
 """How an action's text becomes what the sandbox runs.
 
-'answer': nothing runs. 'python': the code becomes `solution.py`; the task's visible check `check.py` runs when it has
-one, else the code itself. 'shell': the lines run through `sh -c`; a line `DONE` as the first says that the work is over.
+'answer': nothing runs. 'python': the code becomes `solution.py`; the task's visible check `check.py` runs when it
+has one, else the code itself. 'shell': the lines run through `sh -c`; a line `DONE` as the first says that the work
+is over.
 
 Invariants: pure; time and size are bounded by the text's first `MAX_TEXT` characters; whatever the text, the result is
 a command, None or `BadFormat`. Left out: running it is the sandbox's, judging it the verifier's.

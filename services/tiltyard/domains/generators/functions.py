@@ -11,8 +11,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..definition import Draft, Request
-from ..interfaces import CHECK
+from tiltyard.domains.definition import Draft, Request
+from tiltyard.domains.interfaces import CHECK
+
 from .templates import NAMES, SECOND_NAMES, Consts, Template, draw_args, draw_consts
 from .templates_lists import LISTS
 from .templates_numbers import NUMBERS
@@ -70,7 +71,7 @@ def draw(template: Template, rng: random.Random, *, visible: bool = False) -> Dr
 
 
 def choose_calls(template: Template, k: Consts, rng: random.Random) -> list[Call] | None:
-    """`HIDDEN` calls that tell every rival apart, one of them an edge case; None when these constants don't allow it."""
+    """`HIDDEN` calls that tell every rival apart, one an edge case; None when these constants don't allow it."""
     pool = _pool(template, k, rng)
     alive = _rivals(template, k, pool, rng)
     rest = [call for call, _ in pool]

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..definition import Draft, Request
+from tiltyard.domains.definition import Draft, Request
 
 _NAMES = ("notes", "list", "data", "log", "items", "report", "names", "input", "stock", "plan")
 _WORDS = ("red", "blue", "oak", "pine", "fox", "owl", "salt", "rice", "tin", "zinc", "corn", "iris", "lime", "plum")
@@ -88,24 +88,26 @@ def _move(rng: random.Random) -> Work:
     a, _ = _two(rng)
     folder, text = rng.choice(("archive", "old", "done")), _text(_lines(rng))
     after = {f"{folder}/{a}": text}
-    return Work(f"create the folder {folder} and move {a} into it", {a: text}, after, f"mkdir {folder}\nmv {a} {folder}/", (a,))
+    return Work(
+        f"create the folder {folder} and move {a} into it", {a: text}, after, f"mkdir {folder}\nmv {a} {folder}/", (a,)
+    )
 
 
-def _filter(
-    say: str, command: str, result: Callable[[list[str], str, int], list[str]]
-) -> Callable[[random.Random], Work]:
-    """A task that writes something made of file `a` into file `b`; patterns know a, b, word and n."""
+Result = Callable[[list[str], str, int], list[str]]
+
+
+def _filter(say: str, command: str, result: Result) -> Callable[[random.Random], Work]:
+    """A task that writes something made of file a into file b; the patterns know word and n too."""
 
     def work(rng: random.Random) -> Work:
         a, b = _two(rng)
         lines, n = _lines(rng, 5, 9), rng.randint(2, 4)
         word = rng.choice(lines)
-        shown = {"a": a, "b": b, "word": word, "n": n}
         return Work(
-            say.format(**shown),
+            f"write {say} into {b}".format(a=a, word=word, n=n),
             {a: _text(lines)},
             {b: _text(result(lines, word, n))},
-            command.format(**shown),
+            f"{command} > {b}".format(a=a, word=word, n=n),
         )
 
     return work
@@ -119,39 +121,31 @@ TEMPLATES: dict[str, Callable[[random.Random], Work]] = {
     "delete": _delete,
     "join": _join,
     "move": _move,
-    "count_lines": _filter(
-        "write the number of lines of {a} into {b}", "wc -l < {a} > {b}", lambda lines, w, n: [str(len(lines))]
-    ),
-    "sort": _filter("write the lines of {a} in sorted order into {b}", "sort {a} > {b}", lambda lines, w, n: sorted(lines)),
+    "count_lines": _filter("the number of lines of {a}", "wc -l < {a}", lambda lines, w, n: [str(len(lines))]),
+    "sort": _filter("the lines of {a} in sorted order", "sort {a}", lambda lines, w, n: sorted(lines)),
     "sort_down": _filter(
-        "write the lines of {a} in reverse sorted order into {b}",
-        "sort -r {a} > {b}",
-        lambda lines, w, n: sorted(lines, reverse=True),
+        "the lines of {a} in reverse sorted order", "sort -r {a}", lambda lines, w, n: sorted(lines, reverse=True)
     ),
-    "unique": _filter(
-        "write the different lines of {a}, sorted, into {b}", "sort -u {a} > {b}", lambda lines, w, n: sorted(set(lines))
-    ),
+    "unique": _filter("the different lines of {a}, sorted,", "sort -u {a}", lambda lines, w, n: sorted(set(lines))),
     "grep": _filter(
-        "write the lines of {a} that contain {word} into {b}",
-        "grep {word} {a} > {b}",
-        lambda lines, w, n: [line for line in lines if w in line],
+        "the lines of {a} that contain {word}", "grep {word} {a}", lambda lines, w, n: [x for x in lines if w in x]
     ),
     "without": _filter(
-        "write the lines of {a} that don't contain {word} into {b}",
-        "grep -v {word} {a} > {b}",
-        lambda lines, w, n: [line for line in lines if w not in line],
+        "the lines of {a} that don't contain {word}",
+        "grep -v {word} {a}",
+        lambda lines, w, n: [x for x in lines if w not in x],
     ),
-    "head": _filter("write the first {n} lines of {a} into {b}", "head -n {n} {a} > {b}", lambda lines, w, n: lines[:n]),
-    "tail": _filter("write the last {n} lines of {a} into {b}", "tail -n {n} {a} > {b}", lambda lines, w, n: lines[-n:]),
+    "head": _filter("the first {n} lines of {a}", "head -n {n} {a}", lambda lines, w, n: lines[:n]),
+    "tail": _filter("the last {n} lines of {a}", "tail -n {n} {a}", lambda lines, w, n: lines[-n:]),
     "upper": _filter(
-        "write {a} in upper case into {b}", "tr a-z A-Z < {a} > {b}", lambda lines, w, n: [line.upper() for line in lines]
+        "the text of {a} in upper case", "tr a-z A-Z < {a}", lambda lines, w, n: [x.upper() for x in lines]
     ),
     "count_word": _filter(
-        "write how many lines of {a} contain {word} into {b}",
-        "grep -c {word} {a} > {b}",
-        lambda lines, w, n: [str(sum(w in line for line in lines))],
+        "how many lines of {a} contain {word}",
+        "grep -c {word} {a}",
+        lambda lines, w, n: [str(sum(w in x for x in lines))],
     ),
-}  # fmt: skip
+}
 
 
 def generate(request: Request) -> Iterator[Draft]:

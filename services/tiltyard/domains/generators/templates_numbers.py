@@ -30,7 +30,7 @@ NUMBERS: tuple[Template, ...] = (
     t("at_most", "int", "m", "returns the smaller of {a} and {m}", "min({a}, {m})",
       lambda k, x: x if x < k["m"] else k["m"]),
     t("count_digits", "nat", "", "returns the number of digits of the positive number {a}",
-      "len(str({a}))", lambda k, x: len([ch for ch in f"{x:d}"])),
+      "len(str({a}))", lambda k, x: len(list(f"{x:d}"))),
     t("last_digit", "nat", "", "returns the last digit of {a} as a number", "{a} % 10", lambda k, x: int(str(x)[-1])),
     t("sum_plus_const", "int int", "n", "returns the sum of {a} and {b} plus {n}",
       "{a} + {b} + {n}", lambda k, x, y: sum((x, y, k["n"]))),

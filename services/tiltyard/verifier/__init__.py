@@ -1,0 +1,1 @@
+"""The verifier: turns finished rollouts into verdicts. It never runs untrusted code; what must run, a sandbox runs."""

@@ -1,0 +1,1 @@
+"""Kind `fields`: a JSON object, judged field by field."""

@@ -1,0 +1,1 @@
+"""Kind `files`: the workspace's files after the session, compared with what they must be."""

@@ -1,0 +1,1 @@
+"""Kind `last_number`: the last number of the answer counts."""

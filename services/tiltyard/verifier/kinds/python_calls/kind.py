@@ -1,0 +1,137 @@
+"""Judge a Python function by calls whose expected values never enter the sandbox.
+
+Score: 1 when all calls are right; else the credit for a definition plus the shared credit for single calls. Invariants:
+text that can't pass is turned down without a sandbox; a result counts only if it has the right type and value; an end
+before the calls, a missing or garbled result and a killed process are wrong answers, never errors.
+Left out: a submission that knows the right results passes, however it got them.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from tiltyard.verifier.kinds.base import final_text, read, verdict
+from tiltyard.verifier.kinds.guest import script
+from tiltyard.verifier.kinds.submission import MAX_PARSE, defines, extract, parse
+from tiltyard.verifier.kinds.values import Unreadable, decode_line, same, untag
+from tiltyard_proto.messages import Command, Graded, Job, Rollout, Task, Verdict
+
+from .data import Call, Data, Options, arguments, expected
+
+RESULTS = "results.jsonl"
+MAX_RESULTS = 1 << 20
+MAX_CODE = 65_536
+RUNNER = script("python_calls")
+
+
+class PythonCalls:
+    """The kind."""
+
+    name = "python_calls"
+    version = "1"
+
+    def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
+        data = read(self.name, "data", task.verification.data, Data)
+        code = extract(final_text(rollout), data.function)
+        refusal = _refusal(code, data.function)
+        if refusal:
+            return verdict(self, rollout, 0.0, reasons=(refusal,))
+        lines = [data.function, *(repr(arguments(data, call)) for call in data.calls)]
+        return Job(
+            rollout=rollout,
+            command=Command(
+                argv=("python3", "runner.py"),
+                files={
+                    "runner.py": RUNNER,
+                    "submission.py": code.encode() + b"\n",
+                    "calls.txt": "\n".join(lines).encode() + b"\n",
+                },
+                limits=task.environment.limits,
+            ),
+            profile=task.environment.profile,
+            deterministic=True,
+            collect=(RESULTS,),
+        )
+
+    def judge(self, task: Task, graded: Graded) -> Verdict:
+        data = read(self.name, "data", task.verification.data, Data)
+        options = read(self.name, "options", task.verification.options, Options)
+        results, loading = _results(graded.files.get(RESULTS, b""), len(data.calls))
+        findings = [_finding(call, results.get(i), options.tolerance) for i, call in enumerate(data.calls)]
+        right = findings.count(None)
+        share = right / len(data.calls)
+        score = 1.0 if right == len(data.calls) else min(1.0, options.definition + options.calls * share)
+        reasons = [finding for finding in findings if finding]
+        if loading:
+            reasons.insert(0, f"the code couldn't be loaded: {loading}")
+        if len(results) < len(data.calls) and not loading:
+            ending = graded.execution.outcome.value
+            reasons.insert(0, f"the run ended ({ending}) with {len(results)} of {len(data.calls)} results")
+        return verdict(
+            self,
+            graded.rollout,
+            score,
+            passed=score == 1.0,
+            components={"definition": 1.0, "calls": share},
+            reasons=tuple(reasons),
+            graded=graded,
+        )
+
+
+def _refusal(code: str, function: str) -> str:
+    """Why the code can't pass, found without running it; empty when it must run."""
+    if not code.strip():
+        return "there is no code"
+    if len(code) > MAX_CODE or "\0" in code:
+        return f"the code is longer than {MAX_CODE} characters or contains a NUL"
+    if any("\ud800" <= char <= "\udfff" for char in code):
+        return "the code isn't valid Unicode"
+    if len(code) > MAX_PARSE:
+        return ""
+    tree = parse(code)
+    if not isinstance(tree, ast.Module):
+        return tree
+    return "" if defines(tree, function) else f"the code doesn't define {function}"
+
+
+def _results(raw: bytes, count: int) -> tuple[dict[int, dict[str, object]], str]:
+    """The first record of each call, and the error of loading if there was one."""
+    found: dict[int, dict[str, object]] = {}
+    loading = ""
+    for line in raw[:MAX_RESULTS].splitlines()[: count + 1]:
+        try:
+            record = decode_line(line)
+        except Unreadable:
+            continue
+        index = record.get("call")
+        if index == -1:
+            loading = str(record.get("error"))
+        elif type(index) is int and 0 <= index < count:
+            found.setdefault(index, record)
+    return found, loading
+
+
+def _finding(call: Call, record: dict[str, object] | None, tolerance: float) -> str | None:
+    """What's wrong with one call's result; None when it's right."""
+    value = expected(call)
+    if record is None:
+        return f"{call.call} has no result"
+    if "value" not in record:
+        return f"{call.call} raised {str(record.get('error'))[:100]}"
+    try:
+        got = untag(record["value"])
+    except Unreadable as err:
+        return f"{call.call} has an unreadable result: {err}"
+    if same(got, value, tolerance):
+        return None
+    return f"{call.call} returned {_short(got)}, right is {call.expect[:100]}"
+
+
+def _short(value: object) -> str:
+    try:
+        return repr(value)[:100]
+    except ValueError:  # an integer with more digits than Python prints
+        return "a huge number"
+
+
+KIND = PythonCalls()

@@ -1,0 +1,14 @@
+"""Settings of the verifier. Left out: options of a kind, which come with each task."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class VerifierSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Table `[verifier]`."""
+
+    slots: int = 32
+    """Messages in hand at once in this process; grading runs elsewhere, so this bounds memory only."""
+    kinds: tuple[str, ...] = ()
+    """Verifier kinds to serve; empty: every installed one."""
