@@ -1,0 +1,105 @@
+"""The outside world of the service: something that starts sandboxes, and a sandbox.
+
+Two back-ends keep the same contract (one test suite for both): `gvisor` and, for tests, `process`. Invariants: `run`
+never raises for what the code inside did; how it ended is data. File operations raise `SandboxLost` when the sandbox
+is gone. Left out: pools, sessions and messages.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from tiltyard_proto.messages import Command, Execution
+
+
+class SandboxError(Exception):
+    """Base of what back-ends raise."""
+
+
+class StartFailed(SandboxError):
+    """No sandbox could be started; the infrastructure's fault."""
+
+
+class SandboxLost(SandboxError):
+    """The sandbox is gone; the infrastructure's fault unless counters say otherwise."""
+
+
+class WorkspaceTooLarge(SandboxError):
+    """The workspace is over the caps for carrying it on; the fault of the code inside."""
+
+
+class WorkspaceFull(SandboxError):
+    """A file could not be written because the workspace has no room left."""
+
+
+class ArchiveRefused(ValueError):
+    """An archive holds what may not be unpacked."""
+
+
+class Sandbox(Protocol):
+    """One running sandbox with its workspace."""
+
+    id: str
+    profile: str
+    start_s: float
+    """Seconds from the request to ready."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    async def run(self, command: Command) -> Execution:
+        """Write the command's files, run it, wait for its end. Never raises for what the code did."""
+        ...
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        """Write files, relative path to content; what is in the way is replaced. ValueError for a bad path."""
+        ...
+
+    async def restore(self, archive: bytes) -> None:
+        """Unpack a workspace archive (tar); ArchiveRefused for links outside, devices, or over the caps."""
+        ...
+
+    async def export(self) -> bytes:
+        """The workspace as a tar, the same bytes for the same content; WorkspaceTooLarge over the caps."""
+        ...
+
+    async def read(self, paths: Iterable[str], limit: int = 1 << 20) -> dict[str, bytes]:
+        """Contents of the regular files among `paths`; missing ones, links and devices are left out."""
+        ...
+
+    async def listing(self, limit: int = 1 << 20) -> dict[str, bytes]:
+        """Contents of all regular files, as many as fit `limit` bytes, in path order."""
+        ...
+
+    async def kill(self) -> None:
+        """End it and remove every trace; harmless when it is gone already."""
+        ...
+
+
+class Backend(Protocol):
+    """Starts sandboxes."""
+
+    leaked: int
+    """Sandboxes of which something was left behind."""
+
+    async def start(self, profile: str, disk_bytes: int) -> Sandbox:
+        """A ready sandbox with an empty workspace of `disk_bytes`; StartFailed otherwise."""
+        ...
+
+    async def close(self) -> None:
+        """Kill what is left and remove the back-end's own traces."""
+        ...
+
+
+def check_path(path: str) -> bytes:
+    """A relative workspace path as bytes; ValueError for one that is absolute, empty, has '..', NUL or is too long."""
+    raw = path.encode("utf-8", "surrogateescape")
+    parts = raw.split(b"/")
+    if not raw or b"\0" in raw or raw.startswith(b"/") or b".." in parts or len(raw) > 1000:
+        raise ValueError(f"workspace path {path!r}: expected a relative path without '..', at most 1000 bytes")
+    clean = posixpath.normpath(raw)
+    if clean == b"." or any(len(part) > 255 for part in parts):
+        raise ValueError(f"workspace path {path!r}: expected the name of a file, parts of at most 255 bytes")
+    return clean

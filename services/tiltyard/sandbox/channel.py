@@ -1,0 +1,83 @@
+"""Frames between the service and the agent inside: requests out, answers in.
+
+Invariants: the agent is not trusted: lengths are checked before anything is read, an answer is a list of byte strings
+and nothing is unmarshalled. A broken or closed channel is `SandboxLost`. One request at a time. Left out: what the
+frames mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import marshal
+from typing import Any
+
+from .backend import SandboxLost
+
+MARSHAL_VERSION = 2
+"""Understood by every Python 3 inside."""
+
+
+def encode(request: dict[str, Any]) -> bytes:
+    """A request as a frame."""
+    body = marshal.dumps(request, MARSHAL_VERSION)
+    return len(body).to_bytes(4, "big") + body
+
+
+def split(body: bytes) -> list[bytes]:
+    """The fields of an answer; SandboxLost when it is malformed."""
+    fields: list[bytes] = []
+    at = 0
+    while at < len(body):
+        end = at + 4 + int.from_bytes(body[at : at + 4], "big")
+        if at + 4 > len(body) or end > len(body):
+            raise SandboxLost("the agent sent a malformed answer")
+        fields.append(body[at + 4 : end])
+        at = end
+    if not fields:
+        raise SandboxLost("the agent sent an empty answer")
+    return fields
+
+
+class Channel:
+    """The two pipes of one sandbox."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, max_frame: int) -> None:
+        self._reader, self._writer, self._max = reader, writer, max_frame
+
+    async def send(self, request: dict[str, Any]) -> None:
+        """Write a request; SandboxLost when nobody reads any more."""
+        try:
+            self._writer.write(encode(request))
+            await self._writer.drain()
+        except (ConnectionError, RuntimeError) as error:
+            raise SandboxLost("the sandbox is gone") from error
+
+    async def receive(self) -> list[bytes]:
+        """The next answer; SandboxLost at the end of the pipe or for a frame over the limit."""
+        try:
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            if size > self._max:
+                raise SandboxLost(f"the agent announced {size} bytes")
+            return split(await self._reader.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise SandboxLost("the sandbox is gone") from error
+
+    def close(self) -> None:
+        """Close our end: the agent ends when it sees it."""
+        self._writer.close()
+
+    async def closed(self) -> None:
+        """Wait until the pipe is really closed."""
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            return
+
+
+async def connect(stdin: Any, stdout: Any, max_frame: int) -> Channel:
+    """A channel over the pipes of a `subprocess.Popen` (binary files, whose ownership it takes)."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 20, loop=loop)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), stdout)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdin)
+    return Channel(reader, asyncio.StreamWriter(transport, protocol, None, loop), max_frame)

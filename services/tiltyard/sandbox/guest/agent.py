@@ -1,0 +1,201 @@
+"""PID 1 of a sandbox: runs commands and moves files, told by frames on stdin, answering on stdout.
+
+It is compiled into the image and imports only what the interpreter has built in, since every import costs CPU in every
+sandbox. `python3 script.py` runs in a fork of this interpreter instead of a fresh one (same `__main__`, `sys.argv`,
+`sys.path`, exit status and traceback). End of file on stdin ends the sandbox.
+
+A request is a marshalled dict from the trusted side. An answer is a list of byte strings, which the host must not
+trust. Left out: what an ending means.
+"""
+
+import _signal  # type: ignore[import-not-found,unused-ignore]  # the built-in half of `signal`
+import atexit
+import gc
+import marshal
+import os
+import sys
+import time
+
+from .files import Refused, Workspace, nearly_full
+from .processes import Child, Supervisor, count_processes, start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VERSION = b"1"
+PYTHONS = ("python", "python3", "/usr/bin/python3")
+
+
+def read_exactly(fd: int, size: int) -> bytes:
+    """`size` bytes; ends the process at end of file."""
+    parts = []
+    while size:
+        data = os.read(fd, min(size, 1 << 20))
+        if not data:
+            os._exit(0)
+        parts.append(data)
+        size -= len(data)
+    return b"".join(parts)
+
+
+def send(fd: int, *fields: bytes) -> None:
+    """One frame: its length, then each field with its length."""
+    body = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+    view = memoryview(len(body).to_bytes(4, "big") + body)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def is_script(argv: list[str]) -> bool:
+    """Is this a plain `python3 script.py ...`?"""
+    return len(argv) > 1 and argv[0] in PYTHONS and argv[1][:1] not in ("-", "")
+
+
+class Agent:
+    """Answers requests until stdin ends."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.input, self.output = os.dup(0), os.dup(1)
+        null = os.open("/dev/null", os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.close(null)
+        self.wake, wake = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake, False)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.set_wakeup_fd(wake)
+
+    def serve(self) -> list[str]:
+        """Never returns, except in a forked child: the argv of the script to run there."""
+        send(self.output, b"hello", VERSION, sys.version.split()[0].encode())
+        while True:
+            size = int.from_bytes(read_exactly(self.input, 4), "big")
+            request = marshal.loads(read_exactly(self.input, size))
+            try:
+                answer = self.answer(request)
+                if answer is None:
+                    argv: list[str] = request["argv"]
+                    return argv
+            except Refused as error:
+                answer = (b"refused", str(error).encode())
+            except OSError as error:
+                answer = (b"error", b"%d" % (error.errno or 0), str(error).encode())
+            send(self.output, *answer)
+
+    def answer(self, request: "dict[str, Any]") -> tuple[bytes, ...] | None:
+        """The answer's fields; None in the forked child of a script."""
+        if request["op"] == "run":
+            return self.run(request)
+        if request["op"] == "put":
+            self.workspace.put(request["entries"])
+            return (b"ok",)
+        if request["op"] == "get":
+            return (b"ok", *self.workspace.get(request["paths"], request["limit"]))
+        return (b"ok", *self.workspace.tree(request["limit"], request["entries"]))
+
+    def run(self, request: "dict[str, Any]") -> tuple[bytes, ...] | None:
+        """Run one command to its end."""
+        begun = time.monotonic()
+        self.workspace.put(request["entries"])
+        child = start(request, self.workspace.path, self.workspace.uid, is_script(request["argv"]))
+        if child is None:
+            return None
+        Supervisor(child, self.input, self.wake, self.report).run()
+        return self.finish(child, begun)
+
+    def report(self, stream: int, data: bytes) -> None:
+        """Hand out early output, so that the host has it when the sandbox dies."""
+        send(self.output, b"part", b"%d" % stream, data)
+
+    def finish(self, child: Child, begun: float) -> tuple[bytes, ...]:
+        """Sweep, close, and say how it went."""
+        flags = [child.stopped] if child.stopped else []
+        if child.status != 0 or child.stopped:
+            child.peak_processes = max(child.peak_processes, count_processes())
+        if child.others():
+            flags.append("left")
+        if not child.sweep():
+            flags.append("unswept")
+        if child.peak_processes >= child.request["processes"]:
+            flags.append("processes")
+        if child.status != 0 and (nearly_full(self.workspace.path) or nearly_full("/tmp")):
+            flags.append("disk")
+        child.close_stdin()
+        for stream in child.streams:
+            os.close(stream.fd)
+        wall_us = int((time.monotonic() - begun) * 1e6)
+        numbers = (child.status or 0, wall_us, child.cpu_us, child.peak_bytes)
+        outputs = (part for s in child.streams for part in (s.fresh(), s.end(), b"%d" % s.total))
+        return (b"done", ",".join(flags).encode(), *(b"%d" % number for number in numbers), *outputs)
+
+
+def run_script(argv: list[str]) -> int:
+    """What `python3 script.py` does, in this forked interpreter; the exit status."""
+    path = argv[1]
+    sys.argv = argv[1:]
+    sys.orig_argv = argv
+    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    sys.dont_write_bytecode = True
+    for name in [name for name in sys.modules if name.split(".")[0] == "guest"]:
+        del sys.modules[name]
+    main = type(sys)("__main__")
+    main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None, __annotations__={})
+    sys.modules["__main__"] = main
+    gc.enable()
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        where = os.path.abspath(path)
+        sys.stderr.write(f"python3: can't open file {where!r}: [Errno {error.errno}] {error.strerror}\n")
+        return 2
+    try:
+        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+    except SystemExit as error:
+        return exit_status(error.code)
+    except BaseException as error:  # shown as the interpreter would, without our own frame
+        error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def exit_status(code: object) -> int:
+    """The exit status for the argument of `sys.exit`."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def leave(status: int, inside: str) -> None:
+    """End a script's process as the interpreter would: threads joined, exit functions run, files closed.
+
+    Only what the script made is torn down; a full finalisation touches, and so copies, every page of the interpreter.
+    """
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+    atexit._run_exitfuncs()
+    for module in list(sys.modules.values()):
+        if module.__name__ == "__main__" or str(getattr(module, "__file__", None) or "").startswith(inside):
+            module.__dict__.clear()
+    gc.collect()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            status = status or 120
+    os._exit(status)
+
+
+def main(workspace: str, uid: str) -> None:
+    """Entry point inside the sandbox."""
+    agent = Agent(Workspace(workspace, int(uid)))
+    gc.disable()
+    gc.freeze()
+    leave(run_script(agent.serve()), workspace + "/")

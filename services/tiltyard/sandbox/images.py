@@ -1,0 +1,91 @@
+"""Root file systems, and the agent's place in them.
+
+Invariants: an image is read-only to what runs in it and shared by all; the agent's directory is named by the hash of
+its sources, put in once and whole, so that any number of services may do it at the same time. Left out: building
+images (`infra/setup/image.sh`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+from .backend import StartFailed
+from .settings import SandboxSettings
+
+AGENT_ROOT = "tiltyard"
+BOOT = "import sys; sys.path[0] = {path!r}; from guest.agent import main; main({workspace!r}, {uid!r})"
+
+
+def home_of(settings: SandboxSettings) -> Path:
+    """Where runsc, images and live sandboxes are."""
+    chosen = settings.home or os.environ.get("TILTYARD_HOME") or "~/.cache/tiltyard"
+    return Path(chosen).expanduser().absolute()
+
+
+def find_image(settings: SandboxSettings, profile: str) -> Path:
+    """The root file system of a profile; StartFailed, with how to build it, when there is none."""
+    named = settings.image.get(profile)
+    images = home_of(settings) / "images"
+    found = [Path(named)] if named else sorted(images.glob(f"{profile}-*"), key=lambda path: path.stat().st_mtime)
+    if not found or not found[-1].is_dir():
+        raise StartFailed(f"no image for profile {profile!r} in {images}; build it with infra/setup/image.sh {profile}")
+    return found[-1]
+
+
+def find_runsc(settings: SandboxSettings) -> str:
+    """Path of runsc; StartFailed, with how to get it, when there is none."""
+    installed = home_of(settings) / "bin" / "runsc"
+    found = settings.runsc or (str(installed) if installed.exists() else shutil.which("runsc"))
+    if not found or not Path(found).exists():
+        raise StartFailed(f"no runsc at {found or installed} or on the PATH; get it with infra/setup/runsc.sh")
+    return found
+
+
+def agent_sources() -> dict[str, bytes]:
+    """The agent's modules by file name."""
+    folder = resources.files("tiltyard.sandbox") / "guest"
+    return {item.name: item.read_bytes() for item in folder.iterdir() if item.name.endswith(".py")}
+
+
+def boot_line(folder: str, workspace: str, uid: int) -> str:
+    """What `python3 -c` is given to become the agent."""
+    return BOOT.format(path=folder, workspace=workspace, uid=str(uid))
+
+
+def install_agent(image: Path) -> str:
+    """Put the agent with its byte code into the image, if it is not there; its directory as seen inside."""
+    sources = agent_sources()
+    digest = hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:12]
+    inside = f"/{AGENT_ROOT}/{digest}"
+    place = image / AGENT_ROOT / digest
+    if place.is_dir():
+        return inside
+    try:
+        (image / AGENT_ROOT).mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=image / AGENT_ROOT) as work:
+            guest = Path(work) / "whole" / "guest"
+            guest.mkdir(parents=True)
+            for name, source in sources.items():
+                (guest / name).write_bytes(source)
+            _compile(image, f"/{AGENT_ROOT}/{Path(work).name}/whole")
+            guest.parent.chmod(0o755)
+            try:
+                guest.parent.rename(place)
+            except OSError:
+                if not place.is_dir():
+                    raise
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StartFailed(f"can't put the agent into {image}: {error}; is it writable for this user?") from error
+    return inside
+
+
+def _compile(image: Path, folder: str) -> None:
+    command = ["/usr/bin/python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder]
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    subprocess.run(["chroot", str(image), *command], check=True, timeout=60, env=environment, capture_output=True)

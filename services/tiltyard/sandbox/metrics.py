@@ -1,0 +1,16 @@
+"""Prometheus metrics of the sandbox service."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.2, 0.4, 0.8, 2, 5, 30)
+START_SECONDS = Histogram("tiltyard_sandbox_start_seconds", "From the request to a ready sandbox", buckets=_SECONDS)
+CLAIM_SECONDS = Histogram("tiltyard_sandbox_claim_seconds", "Waiting for a sandbox", buckets=_SECONDS)
+STARTS_FAILED = Counter("tiltyard_sandbox_starts_failed_total", "Sandboxes that did not start")
+EXECUTIONS = Counter("tiltyard_sandbox_executions_total", "Commands by how they ended", ["work", "outcome"])
+CACHED = Counter("tiltyard_sandbox_cached_total", "Grading jobs answered by an identical one")
+READY = Gauge("tiltyard_sandbox_ready", "Idle sandboxes", ["profile"])
+BUSY = Gauge("tiltyard_sandbox_busy", "Sandboxes running a command")
+SESSIONS = Gauge("tiltyard_sandbox_sessions", "Sessions kept between turns")
+LEAKED = Gauge("tiltyard_sandbox_leaked", "Sandboxes of which something was left behind")
