@@ -44,6 +44,8 @@ class _Running:
     ids: list[int]
     versions: list[str] = field(default_factory=list)
     cut: str = ""
+    held: bool = False
+    """It arrived during a pause: an abort is acknowledged and lost."""
 
 
 @dataclass(kw_only=True)
@@ -73,8 +75,7 @@ class FakeEngine:
     def __post_init__(self) -> None:
         self.live_version = self.version
         self.running: dict[str, _Running] = {}
-        self._go = asyncio.Event()
-        self._go.set()
+        self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
 
     # ------------------------------------------------------------ life
@@ -118,12 +119,13 @@ class FakeEngine:
         refusal = self._refusal(body)
         if refusal:
             return _json({"error": {"message": refusal}}, 400)
-        running = _Running(rid=body["rid"], ids=[])
+        running = _Running(rid=body["rid"], ids=[], held=bool(self.paused))
         self.running[running.rid] = running
         try:
             finish = await self._run(running, body)
         finally:
             del self.running[running.rid]
+            await self._wake()
         return _json(self._reply(running, finish, body))
 
     async def _canned(self, request: web.Request, canned: Canned) -> web.StreamResponse:
@@ -150,10 +152,10 @@ class FakeEngine:
         budget = body["sampling_params"]["max_new_tokens"]
         stops = body["sampling_params"].get("stop_token_ids", [])
         while len(running.ids) < budget:
-            await self._go.wait()
             await asyncio.sleep(self.step_s)
-            if not self._go.is_set() and not running.cut:
-                continue
+            async with self._changed:
+                await self._changed.wait_for(lambda: not self.paused or running.cut)
+            running.held = False
             if running.cut:
                 return {"type": "abort", "message": running.cut}
             at_stop = len(running.ids) + 1 == self.stop_after
@@ -188,21 +190,18 @@ class FakeEngine:
     async def _abort(self, request: web.Request) -> web.Response:
         body = msgspec.json.decode(await request.read())
         self.calls.append("abort_all" if body.get("abort_all") else "abort")
-        for running in self.running.values():
-            if body.get("abort_all") or running.rid.startswith(body["rid"]):
-                running.cut = "Aborted"
-        if self.paused:
-            self._cut_now()
+        await self._cut("" if body.get("abort_all") else body["rid"])
         return web.Response()
 
-    def _cut_now(self) -> None:
-        """Let requests that were cut short leave although generation is paused."""
-        self._go.set()
-        asyncio.get_running_loop().call_later(0.01 + 2 * self.step_s, self._hold)
+    async def _cut(self, prefix: str) -> None:
+        for running in self.running.values():
+            if running.rid.startswith(prefix) and not running.held:
+                running.cut = "Aborted"
+        await self._wake()
 
-    def _hold(self) -> None:
-        if self.paused:
-            self._go.clear()
+    async def _wake(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     async def _info(self, _: web.Request) -> web.Response:
         return _json({"model_path": self.model_path, "served_model_name": "any", "weight_version": self.version})
@@ -216,18 +215,16 @@ class FakeEngine:
             return _json({"error": {"message": f"bad mode {mode}"}}, 400)
         self.calls.append(f"pause {mode}")
         if mode == "abort":
-            for running in self.running.values():
-                running.cut = "Aborted"
-            while self.running:
-                await asyncio.sleep(0.001)
+            await self._cut("")
+            async with self._changed:
+                await self._changed.wait_for(lambda: all(running.held for running in self.running.values()))
         self.paused = mode
-        self._go.clear()
         return _json({"message": "Generation paused.", "status": "ok"})
 
     async def _continue(self, _: web.Request) -> web.Response:
         self.calls.append("continue")
         self.paused = ""
-        self._go.set()
+        await self._wake()
         return _json({"message": "Generation continued.", "status": "ok"})
 
     async def _update(self, request: web.Request) -> web.Response:
@@ -248,8 +245,7 @@ class FakeEngine:
         self.calls.append(f"set_version {body['new_version']}")
         self.version = body["new_version"]
         if body.get("abort_all_requests", True):
-            for running in self.running.values():
-                running.cut = "Aborted"
+            await self._cut("")
         return _json({"success": True, "message": ""})
 
     def _can_flush(self) -> bool:
