@@ -147,10 +147,11 @@ class StepFold(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(self, step=self.step + 1, trainable=0, closed=0, dropped=dropped)
         return msgspec.structs.replace(self, trainable=trainable, closed=closed, dropped=dropped)
 
-    def room(self, *, version: int, staleness: int, in_flight: int) -> int:
+    def room(self, *, version: int, staleness: int, in_flight: int, steps: int) -> int:
         """Groups that may be opened now, so that none starts more than `staleness` versions before its step.
 
-        `version` is the newest published policy; `in_flight` the training groups that are open.
+        `version` is the newest published policy; `in_flight` the training groups that are open; `steps` the last
+        step that anything is needed for.
         """
-        ahead = version + 1 + staleness - self.step
+        ahead = min(version + 1 + staleness, steps) - self.step
         return max(0, ahead * self.groups_per_step - self.trainable - in_flight)

@@ -307,6 +307,39 @@ class Group(Message, tag="group"):
     closed: float = 0.0
 
 
+class GroupRecord(Message, tag="group_record"):
+    """An opened group in the key-value bucket: the sampler creates it, the aggregator adds members and closes it."""
+
+    id: str
+    run: str
+    domain: str
+    task_id: str
+    template: str
+    purpose: Purpose
+    version: int
+    size: int
+    deadline: float
+    opened: float
+    index: int = 0
+    members: tuple[int, ...] = ()
+    """Members whose verdict has arrived; each is set once."""
+    closed: bool = False
+
+
+class RunStatus(Message, tag="run_status"):
+    """How a run stands, in the key-value bucket of runs."""
+
+    run: str
+    state: str
+    """'evaluating', 'training', 'finished'."""
+    started: float
+    updated: float
+    detail: str = ""
+    finished: float = 0.0
+    evaluated: tuple[int, ...] = ()
+    """Versions whose evaluation is complete."""
+
+
 class Policy(Message, tag="policy"):
     """A policy version and where its weights lie. Latest value: announced and also polled."""
 

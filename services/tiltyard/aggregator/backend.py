@@ -1,0 +1,78 @@
+"""The aggregator's outside world: the records of open groups and the verdicts of their members.
+
+`BusLedger` keeps records in the key-value bucket by compare-and-set; `MemoryLedger` is its fake for unit tests and
+passes the same suite.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from tiltyard.kit.bus import Bus
+from tiltyard_proto import topology
+from tiltyard_proto.messages import GroupRecord, Verdict
+
+
+class Ledger(Protocol):
+    """Group records by id, each with a revision."""
+
+    async def read(self, group: str) -> tuple[GroupRecord, int] | None:
+        """The record and its revision; None when the group was never opened."""
+        ...
+
+    async def write(self, record: GroupRecord, revision: int) -> bool:
+        """Store if the revision is still the newest; False when somebody was faster."""
+        ...
+
+    async def verdict(self, subject: str) -> Verdict | None:
+        """The verdict stored on a subject."""
+        ...
+
+
+def encode(record: GroupRecord) -> bytes:
+    return msgspec.msgpack.encode(record)
+
+
+def decode(body: bytes) -> GroupRecord:
+    return msgspec.msgpack.decode(body, type=GroupRecord)
+
+
+class BusLedger:
+    """Records in the bucket of groups, verdicts on the verdict stream."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._kv = bus.kv(topology.GROUPS_BUCKET)
+
+    async def read(self, group: str) -> tuple[GroupRecord, int] | None:
+        entry = await self._kv.get(group)
+        return None if entry is None else (decode(entry[0]), entry[1])
+
+    async def write(self, record: GroupRecord, revision: int) -> bool:
+        return await self._kv.update(record.id, encode(record), revision)
+
+    async def verdict(self, subject: str) -> Verdict | None:
+        return await self._bus.get(topology.VERDICT, subject)
+
+
+class MemoryLedger:
+    """The same in a dictionary."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, tuple[bytes, int]] = {}
+        self.verdicts: dict[str, Verdict] = {}
+
+    async def read(self, group: str) -> tuple[GroupRecord, int] | None:
+        entry = self.records.get(group)
+        return None if entry is None else (decode(entry[0]), entry[1])
+
+    async def write(self, record: GroupRecord, revision: int) -> bool:
+        if self.records.get(record.id, (b"", 0))[1] != revision:
+            return False
+        self.records[record.id] = (encode(record), revision + 1)
+        return True
+
+    async def verdict(self, subject: str) -> Verdict | None:
+        return self.verdicts.get(subject)

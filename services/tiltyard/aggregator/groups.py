@@ -1,0 +1,108 @@
+"""Join verdicts into groups and close them: at the last verdict, or at the deadline with what is there.
+
+Invariants: the closed group is published before its record says closed, and its key is the group's id, so a crash in
+between closes it again with the same effect; a verdict for a closed group is late: kept on its stream, counted,
+never trained.
+"""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import msgspec
+import structlog
+from prometheus_client import Counter, Histogram
+
+from tiltyard.kit.bus import Bus, Out
+from tiltyard.kit.serve import Retry
+from tiltyard_proto import topology
+from tiltyard_proto.messages import Group, GroupRecord, Verdict
+
+from . import handler
+from .backend import Ledger, decode
+from .settings import AggregatorSettings
+
+GROUPS = Counter("tiltyard_groups_total", "Closed groups by domain and why they do not train", ["domain", "reason"])
+LATE = Counter("tiltyard_late_verdicts_total", "Verdicts whose group had closed", ["domain"])
+REWARD = Histogram(
+    "tiltyard_reward", "Rewards of training members", ["domain"], buckets=[i / 10 for i in range(11)]
+)
+log = structlog.get_logger()
+
+
+class Groups:
+    """The handler of the verdict stage, and the watch over deadlines."""
+
+    def __init__(self, ledger: Ledger, settings: AggregatorSettings) -> None:
+        self.ledger = ledger
+        self.settings = settings
+        self.open: dict[str, GroupRecord] = {}
+        """Open groups as last seen, for the deadlines."""
+
+    async def on_verdict(self, verdict: Verdict) -> list[Out]:
+        """Set the member; the closed group when it was the last one."""
+        rollout = verdict.rollout
+        while True:
+            entry = await self.ledger.read(rollout.group.id)
+            if entry is None:
+                raise Retry(1.0, f"group {rollout.group.id} has no record yet")
+            record, revision = entry
+            if record.closed:
+                LATE.labels(record.domain).inc()
+                log.info("late_verdict", rollout=rollout.id, group=record.id)
+                return []
+            joined = handler.add_member(record, rollout.member)
+            if joined == record or await self.ledger.write(joined, revision):
+                break
+        return await self.close_if_complete(joined)
+
+    async def close_if_complete(self, record: GroupRecord) -> list[Out]:
+        now = time.time()
+        if not handler.is_complete(record, now):
+            return []
+        found = [await self.ledger.verdict(subject) for subject in handler.verdict_subjects(record)]
+        group = handler.close(
+            record,
+            [verdict for verdict in found if verdict is not None],
+            now,
+            kind=self.settings.advantage,
+            min_members=self.settings.min_members,
+            min_spread=self.settings.min_spread,
+        )
+        return [(topology.GROUP, group)]
+
+    async def mark_closed(self, group: str) -> None:
+        """After the group is published: its record says closed."""
+        while (entry := await self.ledger.read(group)) is not None and not entry[0].closed:
+            if await self.ledger.write(msgspec.structs.replace(entry[0], closed=True), entry[1]):
+                return
+
+    async def watch_records(self, bus: Bus) -> None:
+        """Keep `open` current from the bucket's own stream."""
+        kv = bus.kv(topology.GROUPS_BUCKET)
+        async for delivery in bus.follow_raw(kv.stream, f"$KV.{kv.bucket}.>"):
+            record = decode(delivery.body)
+            if record.closed:
+                self.open.pop(record.id, None)
+            else:
+                self.open[record.id] = record
+
+    async def watch_deadlines(self, bus: Bus) -> None:
+        """Close groups whose deadline has passed."""
+        while True:
+            await anyio.sleep(self.settings.deadline_check_s)
+            due = [record for record in self.open.values() if record.deadline <= time.time()]
+            for record in due:
+                log.warning("group_deadline", group=record.id, members=len(record.members), size=record.size)
+                for stage, group in await self.close_if_complete(record):
+                    await bus.publish(stage, group)
+
+    async def on_group(self, group: Group) -> None:
+        """A group is on the stream, whoever published it: settle its record and count it."""
+        await self.mark_closed(group.id)
+        self.open.pop(group.id, None)
+        GROUPS.labels(group.domain, group.reason or "trains").inc()
+        for member in group.members:
+            if member.trains:
+                REWARD.labels(group.domain).observe(member.reward)

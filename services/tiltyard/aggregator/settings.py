@@ -1,0 +1,26 @@
+"""Settings of the aggregator, `[aggregator]`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[aggregator]`: how verdicts become rewards, and where the archive goes."""
+
+    slots: int = 64
+    """Verdicts handled at a time."""
+    advantage: Literal["mean_std", "mean"] = "mean_std"
+    """Baseline of a group: reward minus mean, divided by the standard deviation or not."""
+    min_members: int = 2
+    """Fewer trainable members than this and the group does not train."""
+    min_spread: float = 1e-6
+    """Rewards that vary less than this carry no signal (zero variance)."""
+    deadline_check_s: float = 1.0
+    """Seconds between looks for groups past their deadline."""
+    archive_every_s: float = 5.0
+    """Seconds between Parquet parts while there is something to write."""
+    archive_groups: int = 64
+    """Groups of one Parquet part at most."""

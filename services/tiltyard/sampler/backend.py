@@ -1,0 +1,95 @@
+"""The sampler's outside world: the register of groups and runs, and the stage that takes new rollouts.
+
+`BusRegister` is the real one; `MemoryRegister` is its fake for unit tests and passes the same suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+from tiltyard.kit.bus import Bus
+from tiltyard_proto import topology
+from tiltyard_proto.messages import GroupRecord, Rollout, RunStatus
+
+
+class Register(Protocol):
+    """Opened groups and the status of runs."""
+
+    async def open(self, record: GroupRecord) -> GroupRecord:
+        """Create the record, or adopt the one that an earlier process created under this id."""
+        ...
+
+    async def records(self, run: str) -> list[GroupRecord]:
+        """All records of a run."""
+        ...
+
+    async def send(self, rollouts: Iterable[Rollout]) -> None:
+        """Hand rollouts to their first stage; sending again is a no-op."""
+        ...
+
+    async def status(self, run: str) -> RunStatus | None: ...
+
+    async def write_status(self, status: RunStatus) -> None: ...
+
+
+class BusRegister:
+    """Key-value buckets and the generate stage."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._groups = bus.kv(topology.GROUPS_BUCKET)
+        self._runs = bus.kv(topology.RUNS_BUCKET)
+
+    async def open(self, record: GroupRecord) -> GroupRecord:
+        if await self._groups.create(record.id, msgspec.msgpack.encode(record)):
+            return record
+        entry = await self._groups.get(record.id)
+        assert entry is not None, "a key that can't be created exists"
+        return msgspec.msgpack.decode(entry[0], type=GroupRecord)
+
+    async def records(self, run: str) -> list[GroupRecord]:
+        found: list[GroupRecord] = []
+        for key in await self._groups.keys():
+            entry = await self._groups.get(key) if key.startswith(f"{run}-") else None
+            if entry is not None:
+                found.append(msgspec.msgpack.decode(entry[0], type=GroupRecord))
+        return found
+
+    async def send(self, rollouts: Iterable[Rollout]) -> None:
+        for rollout in rollouts:
+            await self._bus.publish(topology.GENERATE, rollout)
+
+    async def status(self, run: str) -> RunStatus | None:
+        entry = await self._runs.get(run)
+        return None if entry is None else msgspec.msgpack.decode(entry[0], type=RunStatus)
+
+    async def write_status(self, status: RunStatus) -> None:
+        await self._runs.put(status.run, msgspec.msgpack.encode(status))
+
+
+class MemoryRegister:
+    """The same in dictionaries."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupRecord] = {}
+        self.sent: dict[str, Rollout] = {}
+        self.runs: dict[str, RunStatus] = {}
+
+    async def open(self, record: GroupRecord) -> GroupRecord:
+        return self.groups.setdefault(record.id, record)
+
+    async def records(self, run: str) -> list[GroupRecord]:
+        return [record for record in self.groups.values() if record.run == run]
+
+    async def send(self, rollouts: Iterable[Rollout]) -> None:
+        for rollout in rollouts:
+            self.sent.setdefault(rollout.id, rollout)
+
+    async def status(self, run: str) -> RunStatus | None:
+        return self.runs.get(run)
+
+    async def write_status(self, status: RunStatus) -> None:
+        self.runs[status.run] = status
