@@ -123,6 +123,7 @@ def main(encode: "Callable[[object], str]", describe: "Callable[[BaseException],
     scope: dict[str, Any] = {"__name__": "check"}
     try:
         exec(job["prompt"] + "\n    pass\n\n" + job["check"], scope)
+        scope[job["function"]] = candidate  # some checks call the function by its name
         scope["check"](candidate)
         ending = f"passed {candidate.calls}"
     except Exception as error:
