@@ -30,12 +30,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 # ---------------------------------------------------------------- tasks
 
 
-class ChatMessage(_Part):
+class ChatMessage(_Part, frozen=True, kw_only=True):
     role: str
     content: str
 
 
-class BlobRef(_Part):
+class BlobRef(_Part, frozen=True, kw_only=True):
     """A reference into the blob store; written before the reference is published."""
 
     uri: str
@@ -43,7 +43,7 @@ class BlobRef(_Part):
     sha256: str
 
 
-class Sampling(_Part):
+class Sampling(_Part, frozen=True, kw_only=True):
     """How the engine samples; sent in full with every request."""
 
     temperature: float = 1.0
@@ -54,7 +54,7 @@ class Sampling(_Part):
     stop: tuple[str, ...] = ()
 
 
-class ExecLimits(_Part):
+class ExecLimits(_Part, frozen=True, kw_only=True):
     """Limits of one execution in a sandbox."""
 
     wall_s: float = 10.0
@@ -66,7 +66,7 @@ class ExecLimits(_Part):
     """Kept per stream, half head and half tail; the dropped count is reported."""
 
 
-class RolloutLimits(_Part):
+class RolloutLimits(_Part, frozen=True, kw_only=True):
     """Budget of one rollout."""
 
     turns: int = 1
@@ -79,7 +79,7 @@ class RolloutLimits(_Part):
     """An observation longer than this keeps its head and tail."""
 
 
-class Environment(_Part):
+class Environment(_Part, frozen=True, kw_only=True):
     """Where the policy acts."""
 
     interface: str = "answer"
@@ -91,7 +91,7 @@ class Environment(_Part):
     limits: ExecLimits = ExecLimits()
 
 
-class Verification(_Part):
+class Verification(_Part, frozen=True, kw_only=True):
     """How a rollout is judged: a verifier kind and its data (hidden from the policy and from the sandbox session)."""
 
     kind: str
@@ -99,7 +99,7 @@ class Verification(_Part):
     options: dict[str, Any] = {}
 
 
-class Task(Message, tag="task"):
+class Task(Message, frozen=True, kw_only=True, tag="task"):
     """One problem of a domain."""
 
     id: str
@@ -125,7 +125,7 @@ class Task(Message, tag="task"):
 # ---------------------------------------------------------------- rollouts
 
 
-class Command(_Part):
+class Command(_Part, frozen=True, kw_only=True):
     """One execution in a sandbox workspace."""
 
     argv: tuple[str, ...]
@@ -135,7 +135,7 @@ class Command(_Part):
     limits: ExecLimits = ExecLimits()
 
 
-class Execution(_Part):
+class Execution(_Part, frozen=True, kw_only=True):
     """What a sandbox found when it ran a `Command`."""
 
     outcome: Outcome
@@ -160,7 +160,7 @@ class Execution(_Part):
     """One line for a person."""
 
 
-class VersionSpan(_Part):
+class VersionSpan(_Part, frozen=True, kw_only=True):
     """Tokens [start, end) of an action were sampled with this policy version."""
 
     version: int
@@ -168,7 +168,7 @@ class VersionSpan(_Part):
     end: int
 
 
-class Turn(_Part):
+class Turn(_Part, frozen=True, kw_only=True):
     """One action and the observation it caused."""
 
     context_ids: bytes
@@ -201,7 +201,7 @@ class Purpose(str, Enum):
     """Reference and do-nothing attempts before a task enters the pool."""
 
 
-class GroupRef(_Part):
+class GroupRef(_Part, frozen=True, kw_only=True):
     """The group that a rollout belongs to."""
 
     id: str
@@ -213,7 +213,7 @@ class GroupRef(_Part):
     """Policy version at the opening of the group; for evaluations the version under test."""
 
 
-class Rollout(Message, tag="rollout"):
+class Rollout(Message, frozen=True, kw_only=True, tag="rollout"):
     """One attempt of the policy at a task, as far as it has come. The message of stages generate, execute and verify."""
 
     id: str
@@ -232,7 +232,7 @@ class Rollout(Message, tag="rollout"):
     detail: str = ""
 
 
-class Job(Message, tag="job"):
+class Job(Message, frozen=True, kw_only=True, tag="job"):
     """A grading job: a command in a fresh sandbox on a copy of the workspace. Planned by a verifier, run by a sandbox."""
 
     rollout: Rollout
@@ -247,7 +247,7 @@ class Job(Message, tag="job"):
     """Return a listing of the whole workspace: path to content, up to the output limit."""
 
 
-class Graded(Message, tag="graded"):
+class Graded(Message, frozen=True, kw_only=True, tag="graded"):
     """A grading job's result, on its way back to the verifier."""
 
     rollout: Rollout
@@ -255,7 +255,7 @@ class Graded(Message, tag="graded"):
     files: dict[str, bytes] = {}
 
 
-class Verdict(Message, tag="verdict"):
+class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
     """What the verifier found. The first verdict of a rollout wins."""
 
     rollout: Rollout
@@ -277,7 +277,7 @@ class Verdict(Message, tag="verdict"):
 # ---------------------------------------------------------------- groups, policies, runs
 
 
-class Member(_Part):
+class Member(_Part, frozen=True, kw_only=True):
     """One rollout of a closed group with its reward."""
 
     verdict: Verdict
@@ -286,7 +286,7 @@ class Member(_Part):
     trains: bool
 
 
-class Group(Message, tag="group"):
+class Group(Message, frozen=True, kw_only=True, tag="group"):
     """A closed group."""
 
     id: str
@@ -307,7 +307,7 @@ class Group(Message, tag="group"):
     closed: float = 0.0
 
 
-class GroupRecord(Message, tag="group_record"):
+class GroupRecord(Message, frozen=True, kw_only=True, tag="group_record"):
     """An opened group in the key-value bucket: the sampler creates it, the aggregator adds members and closes it."""
 
     id: str
@@ -326,7 +326,7 @@ class GroupRecord(Message, tag="group_record"):
     closed: bool = False
 
 
-class RunStatus(Message, tag="run_status"):
+class RunStatus(Message, frozen=True, kw_only=True, tag="run_status"):
     """How a run stands, in the key-value bucket of runs."""
 
     run: str
@@ -340,7 +340,7 @@ class RunStatus(Message, tag="run_status"):
     """Versions whose evaluation is complete."""
 
 
-class Policy(Message, tag="policy"):
+class Policy(Message, frozen=True, kw_only=True, tag="policy"):
     """A policy version and where its weights lie. Latest value: announced and also polled."""
 
     run: str
@@ -359,7 +359,7 @@ class Policy(Message, tag="policy"):
     created: float = 0.0
 
 
-class DeadLetter(Message, tag="dead_letter"):
+class DeadLetter(Message, frozen=True, kw_only=True, tag="dead_letter"):
     """A message that no handler could take, with the original bytes and why."""
 
     stage: str

@@ -88,7 +88,7 @@ class PartWriter:
             source, part = Path(scratch) / "rows.ndjson", Path(scratch) / "part.parquet"
             source.write_bytes(b"\n".join(msgspec.json.encode(row) for row in rows))
             with duckdb.connect() as db:
-                table = db.read_json(str(source), columns=self.columns, format="newline_delimited")  # type: ignore[arg-type]
+                table = db.read_json(str(source), columns=self.columns, format="newline_delimited")
                 table.write_parquet(str(part), compression="zstd")
             os.replace(part, target)
         return target

@@ -1,0 +1,115 @@
+"""Subcommands of `tiltyard` and their arguments. `--help` of each is enough to use it.
+
+Left out: what the subcommands do; each lies in a module of its own that is imported when it is called, so that
+`--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tiltyard.kit.settings import Source, read_source
+
+SERVICES = ("sampler", "gateway", "sandbox", "verifier", "aggregator", "trainer", "engine")
+
+
+class UserError(Exception):
+    """The user's mistake or a missing prerequisite: one line that says what is wrong and how to mend it."""
+
+
+def _config(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", required=required, help="TOML configuration")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="TABLE.KEY=VALUE",
+        help="override one setting; TILTYARD_TABLE__KEY in the environment does the same",
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="tiltyard",
+        description="Post-train a language model by reinforcement learning on tasks that are checked by running something.",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    up = commands.add_parser("up", help="start the bus and all services and supervise them until the run has finished")
+    _config(up)
+    up.add_argument("--keep", action="store_true", help="stay up after the run has finished; Ctrl-C drains")
+    up.add_argument("--fresh", action="store_true", help="forget an earlier run of this name and its bus first")
+    up.add_argument("--plain", action="store_true", help="plain lines even in a terminal")
+    up.add_argument("--results", type=Path, metavar="FILE", help="also write the report's rows as JSON")
+
+    run = commands.add_parser("run", help="run one service in this process, as a container or a pod would")
+    run.add_argument("service", choices=SERVICES)
+    _config(run)
+
+    publish = commands.add_parser("publish", help="publish tasks from a JSON-lines file, or a domain's own tasks")
+    publish.add_argument("file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input")
+    publish.add_argument("--domain", metavar="NAME", help="publish generated tasks of this domain instead of a file")
+    publish.add_argument("--split", choices=("train", "eval"), default="train")
+    publish.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many generated tasks (default 100)")
+    publish.add_argument("--seed", type=int, default=0)
+    _config(publish)
+
+    provision = commands.add_parser("provision", help="create streams, consumers and buckets on the bus")
+    _config(provision)
+
+    status = commands.add_parser("status", help="what runs, how deep each queue is, what is in flight, the policy version")
+    status.add_argument("--json", action="store_true", help="machine-readable")
+    _config(status)
+
+    report = commands.add_parser("report", help="print the report of a run again")
+    report.add_argument("run", nargs="?", metavar="RUN", help="name of the run (default: the configured one)")
+    report.add_argument("--results", type=Path, metavar="FILE", help="also write the rows as JSON")
+    _config(report)
+
+    domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
+    domains.add_argument("name", nargs="?", metavar="DOMAIN", help="show this domain")
+    domains.add_argument("-n", type=int, default=0, metavar="COUNT", help="also print so many tasks as JSON lines")
+    domains.add_argument("--split", choices=("train", "eval"), default="train")
+    domains.add_argument("--seed", type=int, default=0)
+
+    model = commands.add_parser("model", help="prepare a built-in model and print where it lies")
+    model.add_argument("name", nargs="?", metavar="NAME", help="default: the configured one")
+    _config(model)
+
+    doctor = commands.add_parser("doctor", help="check this machine's prerequisites; one line each, with the mend")
+    _config(doctor)
+
+    config = commands.add_parser("config", help="print every setting with its meaning and resolved value")
+    _config(config)
+    return top
+
+
+def source_of(arguments: argparse.Namespace) -> Source:
+    """The settings source of `-c` and `--set`."""
+    return read_source(arguments.config, arguments.set)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; 0 when it went well, 1 when not, 2 for the user's mistakes."""
+    arguments = parser().parse_args(argv)
+    try:
+        if arguments.command == "run":
+            module = importlib.import_module(f"tiltyard.{arguments.service}.__main__")
+            rest = ["-c", str(arguments.config)] if arguments.config else []
+            return int(module.main([*rest, *(part for item in arguments.set for part in ("--set", item))]))
+        module = importlib.import_module(f"tiltyard.cli.{arguments.command}")
+        return int(module.main(arguments))
+    except (UserError, ValueError) as error:
+        print(f"tiltyard {arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

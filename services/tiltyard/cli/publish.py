@@ -1,0 +1,91 @@
+"""`tiltyard publish`: tasks from a JSON-lines file or a domain's generator onto the bus.
+
+Invariants: every line is checked before the first one is published, errors name file and line; a task's id is its
+content hash, so publishing a file twice adds nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from tiltyard.domains import registry
+from tiltyard.kit.bus import Bus
+from tiltyard_proto import keys, topology
+from tiltyard_proto.messages import Task
+
+from .connection import connected
+from .main import UserError, source_of
+
+MAX_SHOWN = 5
+
+
+def read_tasks(lines: Iterable[bytes], name: str) -> list[Task]:
+    """Tasks of a JSON-lines file with their ids set; UserError lists the bad lines."""
+    tasks: list[Task] = []
+    errors: list[str] = []
+    known = set(registry.load_all())
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            raw = msgspec.json.decode(line)
+            if isinstance(raw, dict):
+                raw = {"type": "task", "id": "", **raw}
+            task = keys.with_id(msgspec.convert(raw, Task))
+            keys.check_domain(task.domain)
+            if not task.prompt:
+                raise ValueError("prompt: expected at least one message")
+            if task.split not in ("train", "eval"):
+                raise ValueError(f"split: expected 'train' or 'eval', got {task.split!r}")
+            if task.domain not in known:
+                raise ValueError(f"domain {task.domain!r} is not known; `tiltyard domains` lists them")
+            tasks.append(task)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            errors.append(f"{name}:{number}: {error}")
+    if errors:
+        more = f"\n(and {len(errors) - MAX_SHOWN} more)" if len(errors) > MAX_SHOWN else ""
+        raise UserError("nothing was published:\n" + "\n".join(errors[:MAX_SHOWN]) + more)
+    return tasks
+
+
+async def publish_tasks(bus: Bus, tasks: Iterable[Task]) -> tuple[int, int]:
+    """Publish tasks; how many were new and how many were there already."""
+    new = old = 0
+    for task in tasks:
+        if await bus.publish(topology.TASK, task, patience_s=20):
+            new += 1
+        else:
+            old += 1
+    return new, old
+
+
+def _tasks(arguments: Namespace) -> list[Task]:
+    if arguments.domain:
+        return registry.load(arguments.domain).tasks(arguments.split, arguments.n, arguments.seed)
+    if arguments.file is None:
+        raise UserError("name a FILE.jsonl, or a domain with --domain")
+    if str(arguments.file) == "-":
+        return read_tasks(sys.stdin.buffer, "standard input")
+    try:
+        with Path(arguments.file).open("rb") as file:
+            return read_tasks(file, str(arguments.file))
+    except OSError as error:
+        raise UserError(f"{arguments.file}: {error.strerror}") from error
+
+
+async def _publish(arguments: Namespace, tasks: list[Task]) -> tuple[int, int]:
+    async with connected(source_of(arguments)) as bus:
+        return await publish_tasks(bus, tasks)
+
+
+def main(arguments: Namespace) -> int:
+    tasks = _tasks(arguments)
+    new, old = anyio.run(_publish, arguments, tasks)
+    print(f"{new} tasks published, {old} were there already")
+    return 0

@@ -1,0 +1,101 @@
+"""`tiltyard status`: what is running, queue depths, in-flight work per domain, the policy version, dead letters."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections import Counter
+from typing import Any
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from tiltyard.kit.bus import Bus
+from tiltyard.kit.jetstream import NotFound
+from tiltyard_proto import topology
+from tiltyard_proto.messages import GroupRecord, Policy, RunStatus
+
+from .connection import connected
+from .main import UserError, source_of
+
+
+async def stages(bus: Bus) -> list[dict[str, Any]]:
+    """Depth of every stage's stream and consumer."""
+    rows: list[dict[str, Any]] = []
+    for stage in topology.STAGES:
+        try:
+            state = (await bus.js.api(f"STREAM.INFO.{stage.stream}"))["state"]
+        except NotFound as error:
+            raise UserError(f"the bus holds no stream {stage.stream}: run `tiltyard provision` or `tiltyard up`") from error
+        row = {"stage": stage.name, "stored": state["messages"], "bytes": state["bytes"]}
+        if stage.work:
+            info = await bus.js.api(f"CONSUMER.INFO.{stage.stream}.{stage.name}_work")
+            row |= {
+                "waiting": info["num_pending"],
+                "in_flight": info["num_ack_pending"],
+                "redelivered": info["num_redelivered"],
+                "workers": info.get("num_waiting", 0),
+            }
+        rows.append(row)
+    return rows
+
+
+async def runs(bus: Bus) -> list[dict[str, Any]]:
+    """Every run's state, policy version and open groups per domain."""
+    groups = bus.kv(topology.GROUPS_BUCKET)
+    open_groups: dict[str, Counter[str]] = {}
+    for key in await groups.keys():
+        entry = await groups.get(key)
+        if entry is not None and not (record := msgspec.msgpack.decode(entry[0], type=GroupRecord)).closed:
+            counter = open_groups.setdefault(record.run, Counter())
+            counter[record.domain] += record.size - len(record.members)
+    bucket = bus.kv(topology.RUNS_BUCKET)
+    found: list[dict[str, Any]] = []
+    for name in await bucket.keys():
+        entry = await bucket.get(name)
+        assert entry is not None
+        status = msgspec.msgpack.decode(entry[0], type=RunStatus)
+        policy: Policy | None = await bus.latest_policy(name)
+        found.append(
+            {
+                "run": name,
+                "state": status.state,
+                "detail": status.detail,
+                "age_s": round(time.time() - status.started, 1),
+                "policy": policy.version if policy else None,
+                "weights": policy.path if policy else None,
+                "in_flight": dict(open_groups.get(name, {})),
+            }
+        )
+    return found
+
+
+def _print(state: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    for run in state["runs"]:
+        console.print(f"run {run['run']}: {run['state']}, {run['detail']}, policy {run['policy']} ({run['weights']})")
+        for domain, count in run["in_flight"].items():
+            console.print(f"  {domain}: {count} rollouts in flight")
+    table = Table("stage", "stored", "waiting", "in flight", "redelivered", "waiting pulls", box=None)
+    for row in state["stages"]:
+        cells = (row.get(key, "") for key in ("stored", "waiting", "in_flight", "redelivered", "workers"))
+        table.add_row(row["stage"], *map(str, cells))
+    console.print(table)
+    if dead := next(row["stored"] for row in state["stages"] if row["stage"] == "dlq"):
+        console.print(f"{dead} dead letters", style="red")
+
+
+async def _status(arguments: Namespace) -> dict[str, Any]:
+    async with connected(source_of(arguments)) as bus:
+        return {"runs": await runs(bus), "stages": await stages(bus)}
+
+
+def main(arguments: Namespace) -> int:
+    state = anyio.run(_status, arguments)
+    if arguments.json:
+        print(msgspec.json.format(msgspec.json.encode(state)).decode())
+    else:
+        _print(state)
+    return 0

@@ -1,0 +1,32 @@
+"""Settings of the supervisor, `[supervisor]`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[supervisor]`: what `tiltyard up` starts and how it keeps it running."""
+
+    services: dict[str, int] = {
+        "engine": 1,
+        "gateway": 1,
+        "sandbox": 1,
+        "verifier": 1,
+        "aggregator": 1,
+        "trainer": 1,
+        "sampler": 1,
+    }
+    """Processes of each service; leave the engine out when SGLang serves."""
+    restart_first_s: float = 0.5
+    """Delay before the first restart of a process; doubles up to restart_most_s."""
+    restart_most_s: float = 10.0
+    """Longest delay between restarts."""
+    steady_s: float = 20.0
+    """A process that ran this long starts again with the first delay."""
+    give_up: int = 8
+    """Restarts in a row, none of them steady, after which the whole system stops."""
+    stop_s: float = 15.0
+    """Seconds from SIGTERM to SIGKILL when draining."""
+    min_free_gib: float = 6.0
+    """Free disk space that must be there at the start."""
