@@ -9,6 +9,7 @@ over a restart.
 from __future__ import annotations
 
 import hashlib
+import signal
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
@@ -41,8 +42,10 @@ def key_of(job: Job) -> str:
 
 def keeps(result: Result) -> bool:
     """May the result answer identical jobs?"""
-    outcome = result.execution.outcome
-    return policy_for(outcome).grade is Grade.YES and outcome is not Outcome.WALL_LIMIT
+    execution = result.execution
+    if execution.outcome is Outcome.WALL_LIMIT and execution.signal != signal.SIGXCPU:
+        return False
+    return policy_for(execution.outcome).grade is Grade.YES
 
 
 class ResultCache:

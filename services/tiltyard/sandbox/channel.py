@@ -41,8 +41,14 @@ def split(body: bytes) -> list[bytes]:
 class Channel:
     """The two pipes of one sandbox."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, max_frame: int) -> None:
-        self._reader, self._writer, self._max = reader, writer, max_frame
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        source: asyncio.ReadTransport,
+        max_frame: int,
+    ) -> None:
+        self._reader, self._writer, self._source, self._max = reader, writer, source, max_frame
 
     async def send(self, request: dict[str, Any]) -> None:
         """Write a request; SandboxLost when nobody reads any more."""
@@ -63,21 +69,15 @@ class Channel:
             raise SandboxLost("the sandbox is gone") from error
 
     def close(self) -> None:
-        """Close our end: the agent ends when it sees it."""
+        """Close our ends: the agent ends when it sees it."""
         self._writer.close()
-
-    async def closed(self) -> None:
-        """Wait until the pipe is really closed."""
-        try:
-            await self._writer.wait_closed()
-        except ConnectionError:
-            return
+        self._source.close()
 
 
 async def connect(stdin: Any, stdout: Any, max_frame: int) -> Channel:
     """A channel over the pipes of a `subprocess.Popen` (binary files, whose ownership it takes)."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 20, loop=loop)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), stdout)
+    source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), stdout)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdin)
-    return Channel(reader, asyncio.StreamWriter(transport, protocol, None, loop), max_frame)
+    return Channel(reader, asyncio.StreamWriter(transport, protocol, None, loop), source, max_frame)

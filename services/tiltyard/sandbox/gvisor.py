@@ -59,7 +59,7 @@ def spec(image: Path, argv: list[str], disk_bytes: int, tmp_bytes: int) -> dict[
         "root": {"path": str(image), "readonly": True},
         "mounts": [
             {"destination": "/proc", "type": "proc", "source": "proc"},
-            tmpfs("/dev", 1 << 20, "755"),
+            tmpfs("/dev/shm", tmp_bytes, "1777"),
             tmpfs("/tmp", tmp_bytes, "1777"),
             tmpfs("/workspace", disk_bytes, "777"),
         ],
@@ -107,10 +107,12 @@ class GVisorBackend:
     def __init__(self, settings: SandboxSettings, tree: Tree, instance: Instance) -> None:
         self.settings, self.tree, self.instance = settings, tree, instance
         self.runsc = images.find_runsc(settings)
+        self.platform = settings.platform
         self.leaked = 0
         self._live: dict[str, GVisorCell] = {}
         self._bundles: dict[tuple[str, int], Path] = {}
         self._count = 0
+        self._choosing = anyio.Lock()
 
     @classmethod
     def open(cls, settings: SandboxSettings) -> GVisorBackend:
@@ -133,6 +135,17 @@ class GVisorBackend:
     # ------------------------------------------------------------ start
 
     async def start(self, profile: str, disk_bytes: int) -> RemoteSandbox:
+        """See `backend.Backend`. With platform 'auto' the first start decides."""
+        async with self._choosing:
+            if self.platform == "auto":
+                self.platform = "ptrace"
+                try:
+                    return await self._start(profile, disk_bytes)
+                except StartFailed:
+                    self.platform = "systrap"
+        return await self._start(profile, disk_bytes)
+
+    async def _start(self, profile: str, disk_bytes: int) -> RemoteSandbox:
         begun = time.monotonic()
         bundle = await self._bundle(profile, disk_bytes)
         self._count += 1
@@ -175,7 +188,7 @@ class GVisorBackend:
         entries = [str(entry) for entry in cell.group.entries]
         command = ["/bin/sh", "-c", ENTER, "enter", str(len(entries)), *entries]
         command += ["setpriv", "--pdeathsig", "KILL", "--", self.runsc, "--root", str(cell.path)]
-        command += [f"--platform={self.settings.platform}", "--network=none", "--net-raw=false", "--ignore-cgroups"]
+        command += [f"--platform={self.platform}", "--network=none", "--net-raw=false", "--ignore-cgroups"]
         command += ["--overlay2=none", "run", "--bundle", str(bundle), f"{self.instance.id}-{cell.name}"]
         with (cell.path / "stderr").open("wb") as stderr:
             return subprocess.Popen(

@@ -52,7 +52,7 @@ class ProcessBackend:
 
     def __init__(self, settings: SandboxSettings) -> None:
         if not settings.allow_untrusted_process:
-            raise StartFailed("back-end 'process' isolates nothing; set sandbox.allow_untrusted_process to use it in tests")
+            raise StartFailed("back-end 'process' isolates nothing; set sandbox.allow_untrusted_process for tests")
         self.settings = settings
         self.leaked = 0
         self.live: set[ProcessCell] = set()

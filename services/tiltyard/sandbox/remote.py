@@ -71,6 +71,9 @@ class RemoteSandbox:
 
     async def run(self, command: Command) -> Execution:
         entries = [("f", 0o644, check_path(path), data) for path, data in command.files.items()]
+        if not self.alive:
+            detail = f"sandbox {self.id} is gone"
+            return Execution(outcome=Outcome.SANDBOX_LOST, node=self.node, start_s=self.start_s, detail=detail)
         before = self._cell.counters()
         begun = anyio.current_time()
         partial: tuple[bytearray, bytearray] = (bytearray(), bytearray())

@@ -14,8 +14,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Run code of a model without a sandbox. For tests on throw-away machines only."""
     runsc: str = ""
     """Path of runsc; empty: <home>/bin/runsc, then the PATH."""
-    platform: str = "systrap"
-    """gVisor platform: 'systrap' or 'ptrace'."""
+    platform: str = "auto"
+    """gVisor platform: 'systrap', 'ptrace', or 'auto': ptrace where this runsc has it, which is cheaper."""
     home: str = ""
     """Directory of runsc, images and live sandboxes; empty: $TILTYARD_HOME, else ~/.cache/tiltyard."""
     image: dict[str, str] = {}

@@ -8,6 +8,7 @@ A request is a marshalled dict from the trusted side. An answer is a list of byt
 trust. Left out: what an ending means.
 """
 
+import _io
 import _signal  # type: ignore[import-not-found,unused-ignore]  # the built-in half of `signal`
 import atexit
 import gc
@@ -181,16 +182,25 @@ def leave(status: int, inside: str) -> None:
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
-    for module in list(sys.modules.values()):
-        if module.__name__ == "__main__" or str(getattr(module, "__file__", None) or "").startswith(inside):
+    for thing in gc.get_objects():
+        if isinstance(thing, (_io.TextIOWrapper, _io.BufferedWriter)):
+            flush(thing)
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or str(getattr(module, "__file__", None) or "").startswith(inside):
             module.__dict__.clear()
     gc.collect()
-    for stream in (sys.stdout, sys.stderr):
-        try:
+    flushed = [flush(stream) for stream in (sys.stdout, sys.stderr) if stream is not None]
+    os._exit(status if all(flushed) else status or 120)
+
+
+def flush(stream: "Any") -> bool:
+    """Write what is buffered; False when that fails."""
+    try:
+        if not stream.closed:
             stream.flush()
-        except (OSError, ValueError, AttributeError):
-            status = status or 120
-    os._exit(status)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def main(workspace: str, uid: str) -> None:

@@ -41,13 +41,13 @@ class Workspace:
 
     def _below(self, here: int, part: bytes, create: bool) -> int:
         try:
-            return os.open(part, DIR_FLAGS, dir_fd=here)
+            return open_directory(here, part)
         except OSError:
             if not create:
                 raise
         remove(here, part)
         os.mkdir(part, 0o755, dir_fd=here)
-        below = os.open(part, DIR_FLAGS, dir_fd=here)
+        below = open_directory(here, part)
         self._own(below)
         return below
 
@@ -120,7 +120,7 @@ class Workspace:
             kind, mode, path = status.st_mode & 0o170000, b"%o" % (status.st_mode & 0o777), prefix + name
             if kind == 0o040000:
                 found += (b"d", mode, path, b"")
-                below = os.open(name, DIR_FLAGS, dir_fd=fd)
+                below = open_directory(fd, name)
                 try:
                     self._visit(below, path + b"/", depth - 1, left, found)
                 finally:
@@ -133,6 +133,19 @@ class Workspace:
                 found += (b"f", mode, path, data)
 
 
+def open_directory(parent: int, name: bytes) -> int:
+    """A descriptor of a real directory.
+
+    gVisor follows a link in spite of O_NOFOLLOW with O_DIRECTORY, so what was opened is compared with what lies there.
+    """
+    there = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    fd = os.open(name, DIR_FLAGS, dir_fd=parent)
+    if os.path.samestat(there, os.fstat(fd)):
+        return fd
+    os.close(fd)
+    raise NotADirectoryError(20, "a link, not a directory")
+
+
 def remove(parent: int, name: bytes) -> None:
     """Remove a file, link or directory tree, if there is one."""
     try:
@@ -140,7 +153,7 @@ def remove(parent: int, name: bytes) -> None:
     except FileNotFoundError:
         return
     except OSError:
-        fd = os.open(name, DIR_FLAGS, dir_fd=parent)
+        fd = open_directory(parent, name)
         try:
             for child in os.listdir(fd):
                 remove(fd, os.fsencode(child))

@@ -1,0 +1,89 @@
+"""Wiring of the sandbox service: stage execute in; rollouts, verdicts and graded jobs out."""
+
+from __future__ import annotations
+
+import anyio
+
+from tiltyard.kit.bus import Out, out
+from tiltyard.kit.serve import Reject, serve
+from tiltyard.kit.service import Context
+from tiltyard_proto import flow
+from tiltyard_proto.messages import Job, Rollout
+from tiltyard_proto.outcomes import Outcome
+from tiltyard_proto.topology import EXECUTE, VERDICT, VERIFY
+
+from .backend import Backend
+from .gvisor import GVisorBackend
+from .handler import BadMessage
+from .pool import Pool
+from .process import ProcessBackend
+from .settings import SandboxSettings
+from .work import Worker
+
+
+def open_backend(settings: SandboxSettings) -> Backend:
+    """The back-end the settings ask for; StartFailed when it can't work here, ValueError for an unknown name."""
+    if settings.backend == "gvisor":
+        return GVisorBackend.open(settings)
+    if settings.backend == "process":
+        return ProcessBackend(settings)
+    raise ValueError(f"sandbox.backend {settings.backend!r}: expected 'gvisor' or 'process'")
+
+
+class Service:
+    """The handler of stage execute."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+
+    async def handle(self, message: Rollout | Job) -> list[Out]:
+        """Run a turn or a grading job; the message that follows."""
+        try:
+            if isinstance(message, Job):
+                return [(VERIFY, await self.worker.job(message))]
+            return [out(await self.worker.turn(message))]
+        except (BadMessage, ValueError) as error:
+            raise Reject("validation", str(error)) from error
+
+
+def bury(message: Rollout | Job, outcome: Outcome, detail: str) -> list[Out]:
+    """What the group hears when a message is dead-lettered."""
+    rollout = message.rollout if isinstance(message, Job) else message
+    return [(VERDICT, flow.ungraded(rollout, outcome, detail))]
+
+
+async def start(ctx: Context) -> None:
+    """Serve stage execute until the service is stopped."""
+    settings = ctx.settings
+    assert isinstance(settings, SandboxSettings)
+    backend = open_backend(settings)
+    pool = Pool(backend, settings)
+    worker = Worker(settings, pool, ctx.blobs)
+    ctx.health.checks["sandbox"] = lambda: pool.problem
+    ctx.log.info("sandbox_ready", backend=settings.backend, pool=settings.pool, slots=settings.slots)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pool.serve, ctx.stop)
+            tasks.start_soon(_expire, worker)
+            await serve(
+                ctx.bus,
+                EXECUTE,
+                Service(worker).handle,
+                slots=settings.slots,
+                stop=ctx.stop,
+                bury=bury,
+                drain_s=ctx.service.drain_s,
+            )
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await worker.sessions.close()
+            await backend.close()
+        ctx.log.info("sandbox_ends", leaked=backend.leaked)
+
+
+async def _expire(worker: Worker) -> None:
+    idle = worker.settings.session_idle_s
+    while True:
+        await anyio.sleep(min(30.0, idle / 2))
+        await worker.sessions.expire(worker.clock() - idle)

@@ -1,0 +1,211 @@
+"""The work of the service: run a rollout's turn in its session, run a grading job in a fresh sandbox.
+
+Invariants: a sandbox claimed here is either kept as a session or killed, however the work ends; a workspace is stored
+before the message that refers to it goes out; a failure of the infrastructure never looks like one of the policy's.
+Left out: the bus (`app`), decisions (`handler`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from tiltyard_proto.flow import Hop
+from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Rollout
+from tiltyard_proto.outcomes import Grade, Outcome, policy_for
+
+from . import handler, metrics
+from .backend import ArchiveRefused, Sandbox, SandboxError, SandboxLost, StartFailed, WorkspaceFull, WorkspaceTooLarge
+from .cache import Result, ResultCache, key_of
+from .pool import Pool
+from .sessions import Sessions
+from .settings import SandboxSettings
+
+TRIES = 2
+"""Sandboxes tried for one piece of work before the infrastructure has failed."""
+
+
+class Blobs(Protocol):
+    """The blob store, blocking; `get` raises LookupError for a blob that is missing."""
+
+    def put(self, data: bytes) -> BlobRef: ...
+    def get(self, ref: BlobRef) -> bytes: ...
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox with its workspace in place, and how long that took to get."""
+
+    sandbox: Sandbox
+    claim_s: float
+
+
+class Infrastructure(Exception):
+    """Work that could not be done for no fault of the policy."""
+
+    def __init__(self, outcome: Outcome, detail: str) -> None:
+        super().__init__(detail)
+        self.outcome, self.detail = outcome, detail
+
+
+class Worker:
+    """Turns and grading jobs, as many at a time as the caller starts."""
+
+    def __init__(
+        self, settings: SandboxSettings, pool: Pool, blobs: Blobs, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.settings, self.pool, self.blobs, self.clock = settings, pool, blobs, clock
+        self.sessions = Sessions(settings.sessions)
+        self.cache = ResultCache(settings.cache_bytes)
+
+    # ------------------------------------------------------------ turns
+
+    async def turn(self, rollout: Rollout) -> Hop:
+        """Run the last turn's command. BadMessage when there is none or it names impossible files."""
+        handler.check(rollout)
+        command = rollout.turns[-1].command
+        assert command is not None
+        key, done = handler.session_key(rollout), len(rollout.turns) - 1
+        try:
+            claimed = await self._session(rollout, command, done)
+        except Infrastructure as error:
+            return handler.fail(rollout, error.outcome, error.detail, self.clock())
+        kept = False
+        try:
+            execution, workspace = await self._execute(claimed, command)
+            hop = handler.settle(rollout, execution, workspace, self.clock())
+            _count("turn", execution)
+            if handler.goes_on(rollout, hop) and claimed.sandbox.alive and workspace is not None:
+                await self.sessions.keep(key, claimed.sandbox, done + 1, self.clock())
+                kept = True
+            return hop
+        finally:
+            if not kept:
+                with anyio.CancelScope(shield=True):
+                    await claimed.sandbox.kill()
+
+    async def _session(self, rollout: Rollout, command: Command, done: int) -> Claimed:
+        begun = time.monotonic()
+        sandbox = await self.sessions.take(handler.session_key(rollout), done)
+        if sandbox is not None:
+            return Claimed(sandbox=sandbox, claim_s=time.monotonic() - begun)
+        environment = rollout.task.environment
+        start_from = handler.start_from(rollout)
+        files = environment.files if start_from is None else {}
+        return await self._fresh(environment.profile, command, start_from, files)
+
+    async def _execute(self, claimed: Claimed, command: Command) -> tuple[Execution, BlobRef | None]:
+        """Run, and store the workspace when there is one worth carrying on."""
+        execution = await self._run(claimed, command)
+        if policy_for(execution.outcome).grade is not Grade.YES or not claimed.sandbox.alive:
+            return execution, None
+        try:
+            archive = await claimed.sandbox.export()
+        except WorkspaceTooLarge as error:
+            full = msgspec.structs.replace(execution, outcome=Outcome.DISK_LIMIT, detail=f"{error}; it was put back")
+            return full, None
+        except SandboxError as error:
+            return msgspec.structs.replace(execution, outcome=Outcome.SANDBOX_LOST, detail=str(error)), None
+        return execution, await anyio.to_thread.run_sync(self.blobs.put, archive)
+
+    # ------------------------------------------------------------ grading jobs
+
+    async def job(self, job: Job) -> Graded:
+        """Run a grading job, or answer it with the result of an identical one."""
+        if job.deterministic and self.settings.cache_bytes:
+            result = await self.cache.get(key_of(job), lambda: self._grade(job))
+        else:
+            result = await self._grade(job)
+        if result.execution.cached:
+            metrics.CACHED.inc()
+        _count("job", result.execution)
+        return handler.graded(job, result.execution, result.files)
+
+    async def _grade(self, job: Job) -> Result:
+        failure = Infrastructure(Outcome.SANDBOX_LOST, "")
+        for _ in range(TRIES):
+            try:
+                claimed = await self._fresh(job.profile, job.command, job.workspace, {})
+            except Infrastructure as error:
+                return Result(execution=Execution(outcome=error.outcome, detail=error.detail))
+            try:
+                execution = await self._run(claimed, job.command)
+                if policy_for(execution.outcome).grade is Grade.YES:
+                    return Result(execution=execution, files=await self._collect(claimed.sandbox, job))
+                failure = Infrastructure(execution.outcome, execution.detail)
+            except SandboxLost as error:
+                failure = Infrastructure(Outcome.SANDBOX_LOST, str(error))
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await claimed.sandbox.kill()
+        return Result(execution=Execution(outcome=failure.outcome, detail=failure.detail))
+
+    async def _collect(self, sandbox: Sandbox, job: Job) -> dict[str, bytes]:
+        if not sandbox.alive or not (job.collect or job.snapshot):
+            return {}
+        limit = job.command.limits.output_bytes
+        try:
+            files = await sandbox.listing(limit) if job.snapshot else {}
+        except WorkspaceTooLarge:
+            files = {}
+        return {**files, **await sandbox.read(job.collect, limit)} if job.collect else files
+
+    # ------------------------------------------------------------ sandboxes
+
+    async def _fresh(
+        self, profile: str, command: Command, start_from: BlobRef | None, files: Mapping[str, bytes]
+    ) -> Claimed:
+        """A new sandbox with its workspace in place."""
+        begun = time.monotonic()
+        archive = await self._load(start_from)
+        why = ""
+        for _ in range(TRIES):
+            try:
+                sandbox = await self.pool.claim(profile, command.limits.disk_bytes)
+            except StartFailed as error:
+                why = str(error)
+                continue
+            async with _killed_on_failure(sandbox):
+                try:
+                    if archive:
+                        await sandbox.restore(archive)
+                    if files:
+                        await sandbox.write(files)
+                    return Claimed(sandbox=sandbox, claim_s=time.monotonic() - begun)
+                except (ArchiveRefused, WorkspaceFull) as error:
+                    raise handler.BadMessage(f"workspace: {error}") from error
+                except SandboxLost as error:
+                    why = str(error)
+                    await sandbox.kill()
+        raise Infrastructure(Outcome.SANDBOX_START_FAILED, why)
+
+    async def _load(self, ref: BlobRef | None) -> bytes:
+        if ref is None:
+            return b""
+        try:
+            return await anyio.to_thread.run_sync(self.blobs.get, ref)
+        except LookupError as error:
+            raise Infrastructure(Outcome.BLOB_MISSING, str(error)) from error
+
+    async def _run(self, claimed: Claimed, command: Command) -> Execution:
+        with metrics.BUSY.track_inprogress():
+            execution = await claimed.sandbox.run(command)
+        return msgspec.structs.replace(execution, claim_s=claimed.claim_s)
+
+
+@asynccontextmanager
+async def _killed_on_failure(sandbox: Sandbox) -> AsyncIterator[None]:
+    try:
+        yield
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await sandbox.kill()
+        raise
+
+
+def _count(work: str, execution: Execution) -> None:
+    metrics.EXECUTIONS.labels(work, execution.outcome.value).inc()
