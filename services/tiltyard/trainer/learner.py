@@ -15,10 +15,11 @@ from typing import Any
 
 import structlog
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AttentionInterface, AutoModelForCausalLM
+from transformers.utils import logging
 
 from .backend import CheckpointDamaged, StepAbandoned, Weights
 from .batch import Batch, Row, micro_batches
@@ -106,12 +107,12 @@ class TorchLearner:
 
     def load(self, directory: Path) -> None:
         try:
-            tensors = load_file(directory / STATE, device=str(self._device))
+            with safe_open(directory / STATE, framework="pt", device=str(self._device)) as saved:
+                shapes = {name: tuple(saved.get_slice(name).get_shape()) for name in saved.keys()}  # noqa: SIM118
+                self._optimizer.restore(shapes, saved.get_tensor)
+                torch.set_rng_state(saved.get_tensor("random").cpu())
         except (OSError, SafetensorError) as error:
             raise CheckpointDamaged(f"{STATE}: {error}") from error
-        random = tensors.pop("random")
-        self._optimizer.restore(tensors)
-        torch.set_rng_state(random.cpu())
 
     def export(self, directory: Path) -> Weights:
         copy_companions(self._source, directory, self._settings.dtype)
@@ -123,6 +124,7 @@ class TorchLearner:
 
 
 def _load_model(source: Path, dtype: torch.dtype, attention: str) -> Any:
+    logging.disable_progress_bar()
     AttentionInterface.register(DENSE, dense_attention)
     model = AutoModelForCausalLM.from_pretrained(
         source, dtype=dtype, attn_implementation=DENSE if attention == "dense" else attention, local_files_only=True

@@ -7,14 +7,14 @@ nothing. Left out: sharding and offload.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from .settings import TrainerSettings
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
+STATE = ("step", "exp_avg", "exp_avg_sq")
 
 
 class MasterAdamW:
@@ -87,19 +87,19 @@ class MasterAdamW:
                 found[f"{kind}.{name}"] = value
         return found
 
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take up what `tensors` gave; ValueError when it belongs to another model."""
+    def restore(self, shapes: Mapping[str, tuple[int, ...]], read: Callable[[str], Tensor]) -> None:
+        """Take up what `tensors` gave, read one by one; ValueError, before anything is read, for another model's."""
         for name, master in self._masters.items():
-            saved = tensors.get(f"weight.{name}")
-            if saved is None or saved.shape != master.shape:
-                shape = "absent" if saved is None else f"of shape {tuple(saved.shape)}"
+            saved = shapes.get(f"weight.{name}")
+            if saved != tuple(master.shape):
+                shape = "absent" if saved is None else f"of shape {saved}"
                 raise ValueError(
                     f"checkpoint: weight {name} is {shape}, the model's is {tuple(master.shape)}; "
                     "it was made with another [run] model: restore that or choose another run name"
                 )
         for name, master in self._masters.items():
-            master.data.copy_(tensors[f"weight.{name}"])
-            state = {k: tensors[f"{k}.{name}"].clone() for k in ("step", *MOMENTS) if f"{k}.{name}" in tensors}
+            master.data.copy_(read(f"weight.{name}"))
+            state = {kind: read(f"{kind}.{name}").clone() for kind in STATE if f"{kind}.{name}" in shapes}
             self._optimizer.state.pop(master, None)
             if state:
                 self._optimizer.state[master] = state
