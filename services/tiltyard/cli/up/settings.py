@@ -5,18 +5,21 @@ from __future__ import annotations
 import msgspec
 
 
+ALL_SERVICES = {
+    "engine": 1,
+    "gateway": 1,
+    "sandbox": 1,
+    "verifier": 1,
+    "aggregator": 1,
+    "trainer": 1,
+    "sampler": 1,
+}
+
+
 class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[supervisor]`: what `tiltyard up` starts and how it keeps it running."""
 
-    services: dict[str, int] = {
-        "engine": 1,
-        "gateway": 1,
-        "sandbox": 1,
-        "verifier": 1,
-        "aggregator": 1,
-        "trainer": 1,
-        "sampler": 1,
-    }
+    services: dict[str, int] = msgspec.field(default_factory=lambda: dict(ALL_SERVICES))
     """Processes of each service; leave the engine out when SGLang serves."""
     restart_first_s: float = 0.5
     """Delay before the first restart of a process; doubles up to restart_most_s."""

@@ -1,0 +1,39 @@
+# What CI runs is what a person runs. Every target sets up what it needs; a second time that takes a second.
+SHELL := bash
+VENV := $(or $(TILTYARD_VENV),.venv)
+BIN := $(VENV)/bin
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
+export OMP_WAIT_POLICY := PASSIVE
+DEMO ?= examples/demo.toml
+ARGS ?=
+
+.PHONY: help setup python sandbox model demo test lint format clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+setup: python sandbox model ## virtual environment, nats-server, gVisor, sandbox image, model
+
+python:
+	@infra/setup/python.sh
+
+sandbox:
+	@$(SUDO) infra/setup/runsc.sh > /dev/null
+	@$(SUDO) infra/setup/image.sh python > /dev/null
+
+model: python
+	@$(BIN)/tiltyard model -c $(DEMO) > /dev/null
+
+demo: setup ## train the built-in model on the built-in tasks, on real parts; prints a report (about 6 minutes)
+	@$(SUDO) $(BIN)/tiltyard up -c $(DEMO) --fresh --results results/demo.json $(ARGS)
+
+test: python sandbox model ## all tests, on a real nats-server and real gVisor
+	@$(SUDO) $(BIN)/pytest $(ARGS)
+
+lint: python ## style, types, import contracts
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+format: python ## rewrite files in the project's style
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+clean: ## remove runs, results and caches of this checkout (not models and images)
+	@rm -rf .tiltyard results .pytest_cache .mypy_cache .ruff_cache .hypothesis
