@@ -40,14 +40,16 @@ async def gateway(bus: Bus, *fakes: FakeEngine, **settings: Any) -> AsyncIterato
     def load_chat(_path: Path) -> ByteChat:
         return ByteChat()
 
-    async with aiohttp.ClientSession() as session, anyio.create_task_group() as tasks:
-        clients = [HttpEngine(url, session, config) for url in urls]
-        made = Gateway("run", bus, clients, config, load_chat)
-        tasks.start_soon(made.serve, stop)
-        yield made
-        stop.set()
-    for fake in fakes:
-        await fake.stop()
+    try:
+        async with aiohttp.ClientSession() as session, anyio.create_task_group() as tasks:
+            clients = [HttpEngine(url, session, config) for url in urls]
+            made = Gateway("run", bus, clients, config, load_chat)
+            tasks.start_soon(made.serve, stop)
+            yield made
+            stop.set()
+    finally:
+        for fake in fakes:
+            await fake.stop()
 
 
 async def arrive(bus: Bus, stage: Stage[Any], count: int) -> list[Any]:

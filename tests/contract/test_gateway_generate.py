@@ -53,10 +53,12 @@ async def rig(*engines: FakeEngine, **settings: Any) -> AsyncIterator[Rig]:
     """Engines at version 1, listening; stopped afterwards."""
     urls = tuple([await engine.start() for engine in engines])
     fast = {"busy_wait_s": 0.01, "control_s": 2.0, "request_s": 10.0} | settings
-    async with aiohttp.ClientSession() as session:
-        yield Rig(list(engines), session, GatewaySettings(engines=urls, **fast))
-    for engine in engines:
-        await engine.stop()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Rig(list(engines), session, GatewaySettings(engines=urls, **fast))
+    finally:
+        for engine in engines:
+            await engine.stop()
 
 
 def fake(**fields: Any) -> FakeEngine:

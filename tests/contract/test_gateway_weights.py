@@ -59,14 +59,16 @@ async def fleet(*fakes: FakeEngine, **settings: Any) -> AsyncIterator[Fleet]:
     urls = tuple([await fake.start() for fake in fakes])
     fast = {"probe_s": 0.02, "control_s": 2.0, "flush_wait_s": 0.01, "busy_wait_s": 0.01, "flush_tries": 3}
     config = GatewaySettings(engines=urls, **(fast | settings))
-    async with aiohttp.ClientSession() as session, anyio.create_task_group() as tasks:
-        made = Fleet(list(fakes), session, config)
-        for engine in made.pool.engines:
-            tasks.start_soon(Keeper(engine, made.pool, made.wanted, made.refresh, config).run)
-        yield made
-        tasks.cancel_scope.cancel()
-    for fake in fakes:
-        await fake.stop()
+    try:
+        async with aiohttp.ClientSession() as session, anyio.create_task_group() as tasks:
+            made = Fleet(list(fakes), session, config)
+            for engine in made.pool.engines:
+                tasks.start_soon(Keeper(engine, made.pool, made.wanted, made.refresh, config).run)
+            yield made
+            tasks.cancel_scope.cancel()
+    finally:
+        for fake in fakes:
+            await fake.stop()
 
 
 async def test_the_safe_order() -> None:
