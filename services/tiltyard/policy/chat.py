@@ -78,6 +78,10 @@ class ChatRenderer:
         """Token ids of plain text; spellings of control tokens in it stay text."""
         return list(self._plain.encode(text, add_special_tokens=False).ids)
 
+    def encode_trusted(self, text: str) -> list[int]:
+        """Token ids of text in which spellings of control tokens become control tokens: for text that is a prompt already."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, without control tokens. Raises ValueError for an id outside the vocabulary."""
         for index in ids:

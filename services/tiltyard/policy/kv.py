@@ -40,6 +40,25 @@ class Prefix:
         return int(self.kv.shape[3])
 
 
+class Reserved(NamedTuple):
+    """Room that a batch takes: blocks padded to the longest prompt, rows padded to the largest budget."""
+
+    blocks: int
+    prompt: int
+    rows: int
+    budget: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of keys and values."""
+        return self.blocks * self.prompt + self.rows * self.budget
+
+    def with_row(self, prompt: int, budget: int, *, new_block: bool) -> "Reserved":
+        """The same with one row more."""
+        blocks = self.blocks + new_block
+        return Reserved(blocks, max(self.prompt, prompt), self.rows + 1, max(self.budget, budget))
+
+
 class Plan(NamedTuple):
     """Index tensors of one step over B rows in G blocks, shared by all layers.
 
@@ -88,14 +107,9 @@ class KVBatch:
         return len(self._block_of)
 
     @property
-    def tokens(self) -> int:
-        """Padded tokens reserved: what the batch holds when every row has used its budget."""
-        return len(self._blocks) * self._longest() + len(self) * max(self._budgets, default=0)
-
-    def tokens_with(self, prompt: int, budget: int) -> int:
-        """The same, if a row with a new prompt of that length joined."""
-        prompts = (len(self._blocks) + 1) * max(prompt, self._longest())
-        return prompts + (len(self) + 1) * max(budget, max(self._budgets, default=0))
+    def reserved(self) -> "Reserved":
+        """What the batch holds when every row has used its budget."""
+        return Reserved(len(self._blocks), self._longest(), len(self), max(self._budgets, default=0))
 
     def add(self, prefix: Prefix, budget: int) -> int:
         """Adds a row behind this prompt, to generate at most `budget` tokens, and returns its slot (always the last)."""

@@ -84,7 +84,9 @@ class Llama:
         """Logits [B, V] in the model's dtype from hidden states [B, H]."""
         return self._head(self._normed(hidden_BH, self._norm))
 
-    def prefill(self, ids: list[int], past: Prefix | None = None, *, keep_from: int | None = None) -> tuple[Tensor, Prefix]:
+    def prefill(
+        self, ids: list[int], past: Prefix | None = None, *, keep_from: int | None = None
+    ) -> tuple[Tensor, Prefix]:
         """Runs a prompt, reusing `past` (keys and values of its first tokens).
 
         Returns the hidden states of the positions from `keep_from` on (default: the last one only), [K, H], and the whole

@@ -60,7 +60,9 @@ def _layer(
     weight = {name: parameters[f"{prefix}{name}.weight"] for name in _LINEAR_AND_NORM}
     h = F.rms_norm(x, width, weight["input_layernorm"], eps)
     q, k, v = (_heads(F.linear(h, weight[f"self_attn.{name}_proj"]), config.head_dim) for name in "qkv")
-    attended = F.scaled_dot_product_attention(rotate(q, *tables), rotate(k, *tables), v, is_causal=True, enable_gqa=True)
+    attended = F.scaled_dot_product_attention(
+        rotate(q, *tables), rotate(k, *tables), v, is_causal=True, enable_gqa=True
+    )
     x = x + F.linear(attended.transpose(1, 2).flatten(2), weight["self_attn.o_proj"])
     h = F.rms_norm(x, width, weight["post_attention_layernorm"], eps)
     gated = F.silu(F.linear(h, weight["mlp.gate_proj"])) * F.linear(h, weight["mlp.up_proj"])

@@ -6,39 +6,14 @@ Rows without truncation, the usual case in training, never sort: the vocabulary 
 a block and then a token inside it. Left out: penalties, grammars.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from tiltyard.policy.sampling_settings import Sampling
+
 _BLOCK = 256
-
-
-class Sampling(NamedTuple):
-    """How one row is sampled; `top_k` < 1 means all tokens, a temperature below 1e-6 means greedy."""
-
-    temperature: float = 1.0
-    top_k: int = -1
-    top_p: float = 1.0
-    min_p: float = 0.0
-
-    @property
-    def greedy(self) -> bool:
-        """Whether the most likely token is always taken."""
-        return self.temperature < 1e-6 or self.top_k == 1
-
-    @property
-    def truncates(self) -> bool:
-        """Whether some tokens are excluded."""
-        return not self.greedy and (self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0)
-
-
-def seeded_uniform(seed: int, position: int) -> float:
-    """A uniform number in [0, 1) that depends on nothing but its arguments."""
-    digest = hashlib.blake2b(f"{seed}:{position}".encode(), digest_size=8).digest()
-    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
 def sample(logits_BV: Tensor, how: Sequence[Sampling], uniforms_B: Tensor) -> tuple[list[int], list[float]]:

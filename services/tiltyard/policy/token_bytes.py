@@ -37,7 +37,9 @@ class TokenBytes:
             try:
                 self.table[index] = bytes(alphabet[character] for character in token)
             except KeyError:
-                raise ValueError(f"token {token!r} is not byte-level BPE: only byte-level tokenizers are supported") from None
+                raise ValueError(
+                    f"token {token!r} is not byte-level BPE: only byte-level tokenizers are supported"
+                ) from None
 
     def join(self, ids: Iterable[int], *, skip_special: bool = True) -> bytes:
         """The bytes of a sequence of ids; control tokens are left out unless asked for."""

@@ -1,0 +1,41 @@
+"""`python -m tiltyard.engine [-c FILE] [--set engine.KEY=VALUE] [--model DIR] [--port N]`: serve a model on the CPU."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tiltyard.engine.settings import EngineSettings
+from tiltyard.kit import log
+from tiltyard.kit.settings import DataSettings, RunSettings, ServiceSettings, SettingsError, read_source, section
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tiltyard run engine", description="Run the embedded engine.")
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="TOML configuration; defaults without it")
+    parser.add_argument("--set", action="append", default=[], metavar="TABLE.KEY=VALUE", help="override one setting")
+    parser.add_argument("--model", help="short for --set engine.model=...")
+    parser.add_argument("--port", type=int, help="short for --set engine.port=...")
+    given = parser.parse_args(argv)
+    short = [f"engine.{key}={value}" for key in ("model", "port") if (value := getattr(given, key)) is not None]
+    try:
+        source = read_source(given.config, [*given.set, *short])
+        settings = section(source, "engine", EngineSettings)
+        run, data = section(source, "run", RunSettings), section(source, "data", DataSettings)
+        service = section(source, "service", ServiceSettings)
+        log.setup("engine", service.log_format, service.log_level)
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        from tiltyard.engine.serve import ModelUnavailable, serve
+    except SettingsError as error:
+        sys.exit(f"tiltyard engine: {error}")
+    try:
+        return serve(settings, settings.model or run.model, data.cache_path)
+    except (ValueError, ModelUnavailable) as error:
+        sys.exit(f"tiltyard engine: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
