@@ -132,8 +132,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Family within the domain; splits never share one when the definition holds templates out."""
     fields: dict[str, str] = {}
     """Filled into the definition's `user` pattern."""
+    shots: tuple[tuple[dict[str, str], str], ...] = ()
+    """Worked examples shown first: fields for the same pattern, and the assistant's answer."""
     messages: tuple[ChatMessage, ...] = ()
-    """The whole prompt; when given, `fields` and the pattern are not used."""
+    """The whole prompt; when given, `fields`, `shots` and the pattern are not used."""
     data: dict[str, Any] = {}
     """Verification data."""
     reference: str = ""

@@ -118,10 +118,15 @@ class Domain:
         )
 
     def _prompt(self, draft: Draft) -> tuple[ChatMessage, ...]:
+        system = self.definition.system
+        messages = [ChatMessage(role="system", content=system)] if system else []
+        for fields, answer in draft.shots:
+            messages.append(ChatMessage(role="user", content=self._user(fields)))
+            messages.append(ChatMessage(role="assistant", content=answer))
+        return (*messages, ChatMessage(role="user", content=self._user(draft.fields)))
+
+    def _user(self, fields: dict[str, str]) -> str:
         try:
-            user = ChatMessage(role="user", content=self.definition.user.format_map(draft.fields))
+            return self.definition.user.format_map(fields)
         except (KeyError, IndexError, ValueError) as err:
-            raise ValueError(f"{self.source}: key `user`: {err!r}; the generator fills {sorted(draft.fields)}") from err
-        if not self.definition.system:
-            return (user,)
-        return (ChatMessage(role="system", content=self.definition.system), user)
+            raise ValueError(f"{self.source}: key `user`: {err!r}; the generator fills {sorted(fields)}") from err

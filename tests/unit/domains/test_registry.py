@@ -61,6 +61,13 @@ def test_data_files(tmp_path: Path) -> None:
     assert [message.role for message in held.tasks("eval", 9)[0].prompt] == ["system", "user"]
 
 
+def test_shots_come_before_the_question(tmp_path: Path) -> None:
+    """Worked examples are turns of the chat, made with the same pattern."""
+    line = '{"template": "a", "fields": {"prompt": "1"}, "shots": [[{"prompt": "0"}, "zero"]], "reference": "one"}'
+    (task,) = domain(tmp_path, 'user = "Say {prompt}"\n' + GOOD, line).tasks("train", 9)
+    assert [(m.role, m.content) for m in task.prompt] == [("user", "Say 0"), ("assistant", "zero"), ("user", "Say 1")]
+
+
 def test_broken_data_files_name_the_line(tmp_path: Path) -> None:
     """A bad line of a data file is named."""
     with pytest.raises(ValueError, match="line 3"):

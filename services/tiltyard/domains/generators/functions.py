@@ -1,7 +1,7 @@
 """Small Python functions: tasks with hidden calls, and the same tasks with a visible check to repair by.
 
-Invariants: every task's calls tell its function apart from constants, from returning an argument, and from the same
-template with other constants; expected values come from the template's reference implementation.
+Invariants: every task's calls tell its function apart from constants, from returning an argument, from the template
+with other constants, and from templates near it; expected values come from the template's reference implementation.
 Left out: grading is the verifier kind `python_calls`.
 """
 
@@ -75,9 +75,9 @@ def choose_calls(template: Template, k: Consts, rng: random.Random) -> list[Call
     pool = _pool(template, k, rng)
     alive = _rivals(template, k, pool, rng)
     rest = [call for call, _ in pool]
-    best = rng.choice([call for call, edge in pool if edge])
     chosen: list[Call] = []
     seen: set[str] = set()
+    best = max((call for call, edge in pool if edge), key=lambda call: _merit(template, k, call, alive, seen))
     while True:
         chosen.append(best)
         seen.add(repr(template.f(k, *best)))
@@ -88,19 +88,26 @@ def choose_calls(template: Template, k: Consts, rng: random.Random) -> list[Call
         best = max(rest, key=lambda call: _merit(template, k, call, alive, seen))
 
 
-def _merit(template: Template, k: Consts, call: Call, alive: list[Rival], seen: set[str]) -> tuple[int, bool]:
-    """How much a further call would add: rivals it tells apart, then a result not seen yet."""
-    return sum(_differs(template, k, rival, call) for rival in alive), repr(template.f(k, *call)) not in seen
+def _merit(
+    template: Template, k: Consts, call: Call, alive: list[Rival], seen: set[str]
+) -> tuple[int, bool, bool, int]:
+    """How much a further call would add: rivals told apart, a new result, one that isn't an argument, and its size."""
+    result = repr(template.f(k, *call))
+    kills = sum(_differs(template, k, rival, call) for rival in alive)
+    return kills, result not in seen, result not in map(repr, call), len(repr(call))
 
 
 def _pool(template: Template, k: Consts, rng: random.Random) -> list[tuple[Call, bool]]:
-    drawn = [(draw_args(template, k, rng, edge=i % 3 == 0), i % 3 == 0) for i in range(30)]
+    drawn = [(draw_args(template, k, rng, edge=i % 3 == 0), i % 3 == 0) for i in range(48)]
     return list({repr(call): (call, edge) for call, edge in drawn}.values())
 
 
 def _rivals(template: Template, k: Consts, pool: list[tuple[Call, bool]], rng: random.Random) -> list[Rival]:
-    """Wrong answers that the calls must reject: constants, arguments handed back, other constants in the template,
-    and common operations that aren't the one asked for."""
+    """Wrong answers that the calls must reject.
+
+    Constants, arguments handed back, other constants in the template, numbers off by one, and, where the pool tells
+    them apart at all, common operations and other templates over the same arguments.
+    """
     values = {repr(template.f(k, *call)): template.f(k, *call) for call, _ in pool}
     rivals: list[Rival] = [_constant(value) for value in (*values.values(), None)]
     rivals += [_argument(i) for i in range(len(template.takes))]
@@ -108,8 +115,15 @@ def _rivals(template: Template, k: Consts, pool: list[tuple[Call, bool]], rng: r
         other = draw_consts(template, rng)
         if k and all(other[name] != k[name] for name in k):
             rivals.append(_with(template, other))
-    common = [rival for rival in _COMMON if any(_differs(template, k, rival, call) for call, _ in pool)]
-    return rivals + common
+    for name in {"n", "m"} & set(k):
+        rivals += [_with(template, {**k, name: k[name] + step}) for step in (-1, 1)]
+    near = [*_COMMON, *(_with(other, k) for other in TEMPLATES if _is_near(other, template))]
+    return rivals + [rival for rival in near if any(_differs(template, k, rival, call) for call, _ in pool)]
+
+
+def _is_near(other: Template, template: Template) -> bool:
+    """Could `other` be mistaken for `template`: the same arguments, and no constants that it doesn't have?"""
+    return other is not template and other.takes == template.takes and set(other.consts) <= set(template.consts)
 
 
 _COMMON: tuple[Rival, ...] = (

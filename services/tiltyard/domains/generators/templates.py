@@ -74,7 +74,7 @@ def _text(k: Consts, rng: random.Random, edge: bool) -> str:
     parts = [rng.choice(WORDS) for _ in range(rng.randint(1, 3))]
     if rng.random() < 0.6:
         at = rng.randrange(len(parts))
-        parts[at] = rng.choice((c + parts[at], parts[at] + c, parts[at][:2] + c + parts[at][2:] + c))
+        parts[at] = rng.choice((c + parts[at], parts[at] + c, parts[at][:2] + c + parts[at][2:], c + parts[at] + c))
     joined = rng.choice((" ", d)).join(parts)
     return rng.choice((joined, joined, joined, f" {joined} ", joined.upper(), joined + joined[::-1]))
 

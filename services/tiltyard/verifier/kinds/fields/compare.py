@@ -40,7 +40,9 @@ def matches(field: Field, value: object) -> bool:
     if field.type == "decimal":
         right = amount(field.value)
         return right is not None and amount(value) == right
-    if field.type == "date":
+    if field.type == "iso_date" and not _ISO.fullmatch(str(value).strip()):
+        return False
+    if field.type in ("date", "iso_date"):
         day = read_date(field.value, "")
         return day is not None and read_date(str(value), field.order) == day
     return text(str(value)) == text(field.value)

@@ -10,7 +10,8 @@ from tiltyard.verifier.kinds.base import Part
 class Field(Part, frozen=True):
     """One field: how it's compared and its right value (None: the document doesn't have it)."""
 
-    type: Literal["text", "decimal", "date"] = "text"
+    type: Literal["text", "decimal", "date", "iso_date"] = "text"
+    """'iso_date' demands YYYY-MM-DD, for tasks that ask for it; 'date' takes any way to write the day."""
     value: str | None = None
     order: Literal["", "dmy", "mdy"] = ""
     """For dates in numbers that aren't ISO: which part comes first; empty: only ISO and named months are read."""

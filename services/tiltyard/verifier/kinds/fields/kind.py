@@ -67,7 +67,7 @@ def _check(data: Data) -> None:
             continue
         if field.type == "decimal" and amount(field.value) is None:
             raise BrokenTask(f"field {key}: {field.value[:50]!r} is no amount")
-        if field.type == "date" and read_date(field.value, "") is None:
+        if field.type in ("date", "iso_date") and read_date(field.value, "") is None:
             raise BrokenTask(f"field {key}: {field.value[:50]!r} is no ISO date")
 
 
