@@ -79,5 +79,10 @@ async def connect(stdin: Any, stdout: Any, max_frame: int) -> Channel:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 20, loop=loop)
     source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), stdout)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdin)
+    try:
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdin)
+    except BaseException:
+        source.close()
+        stdin.close()
+        raise
     return Channel(reader, asyncio.StreamWriter(transport, protocol, None, loop), source, max_frame)

@@ -74,6 +74,7 @@ class GVisorCell:
         self.backend, self.name, self.group, self.path, self.extra = backend, name, group, path, extra_bytes
         self.memory = 0
         self.process: subprocess.Popen[bytes] | None = None
+        self.channel: Channel | None = None
 
     def set_memory(self, size: int) -> None:
         if size == self.memory:
@@ -89,6 +90,8 @@ class GVisorCell:
 
     async def destroy(self) -> None:
         """Kill everything, reap the launcher, remove the group and the directory; count what stays."""
+        if self.channel is not None:
+            self.channel.close()
         gone = await anyio.to_thread.run_sync(self._destroy)
         self.backend.forget(self.name, gone)
 
@@ -181,7 +184,8 @@ class GVisorBackend:
         cell.group.create(Limits(memory_bytes=memory, pids=settings.host_pids, cpus=settings.cpus))
         cell.process = self._spawn(cell, bundle)
         frame = settings.workspace_bytes + settings.workspace_entries * 1100 + (8 << 20)
-        return await connect(cell.process.stdin, cell.process.stdout, frame)
+        cell.channel = await connect(cell.process.stdin, cell.process.stdout, frame)
+        return cell.channel
 
     def _spawn(self, cell: GVisorCell, bundle: Path) -> subprocess.Popen[bytes]:
         """Start the launcher. From this thread on purpose: the parent-death signal is tied to it."""

@@ -19,7 +19,7 @@ import anyio
 
 from .backend import SandboxLost, StartFailed
 from .cgroups import Counters
-from .channel import connect
+from .channel import Channel, connect
 from .images import boot_line
 from .remote import ENVIRONMENT, RemoteSandbox
 from .settings import SandboxSettings
@@ -30,6 +30,7 @@ class ProcessCell:
 
     def __init__(self, backend: ProcessBackend, process: subprocess.Popen[bytes], path: Path) -> None:
         self.backend, self.process, self.path = backend, process, path
+        self.channel: Channel | None = None
 
     def set_memory(self, size: int) -> None:
         return
@@ -38,6 +39,8 @@ class ProcessCell:
         return Counters()
 
     async def destroy(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
         await anyio.to_thread.run_sync(self._destroy)
         self.backend.live.discard(self)
 
@@ -61,16 +64,21 @@ class ProcessBackend:
     async def start(self, profile: str, disk_bytes: int) -> RemoteSandbox:
         begun = time.monotonic()
         self._count += 1
+        name = f"p{self._count}"
         cell = self._spawn()
         self.live.add(cell)
         try:
             with anyio.fail_after(self.settings.start_s):
-                channel = await connect(cell.process.stdin, cell.process.stdout, 64 << 20)
+                cell.channel = channel = await connect(cell.process.stdin, cell.process.stdout, 64 << 20)
                 await channel.receive()
         except (SandboxLost, TimeoutError) as error:
             await cell.destroy()
             raise StartFailed(f"the agent did not start: {error}") from error
-        return RemoteSandbox(f"p{self._count}", profile, channel, cell, self.settings, time.monotonic() - begun)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await cell.destroy()
+            raise
+        return RemoteSandbox(name, profile, channel, cell, self.settings, time.monotonic() - begun)
 
     def _spawn(self) -> ProcessCell:
         path = Path(tempfile.mkdtemp(prefix="tiltyard-"))

@@ -225,7 +225,6 @@ class RemoteSandbox:
             return
         self._killed = True
         with anyio.CancelScope(shield=True):
-            self._channel.close()
             await self._cell.destroy()
 
 
