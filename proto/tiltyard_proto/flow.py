@@ -8,6 +8,7 @@ Left out: what an outcome implies is `outcomes`; how messages travel is `topolog
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -151,7 +152,12 @@ class StepFold(msgspec.Struct, frozen=True, kw_only=True):
         """Groups that may be opened now, so that none starts more than `staleness` versions before its step.
 
         `version` is the newest published policy; `in_flight` the training groups that are open; `steps` the last
-        step that anything is needed for.
+        step that anything is needed for. Counted are the groups that the steps ahead are sure to take, however many
+        of them have a signal. The bound holds for groups that close in the order they were opened; one that younger
+        groups overtake may fall into a later step, where the trainer's own limit on the age of tokens decides.
         """
         ahead = min(version + 1 + staleness, steps) - self.step
-        return max(0, ahead * self.groups_per_step - self.trainable - in_flight)
+        cap = math.ceil(self.refill_cap * self.groups_per_step)
+        open_step = min(self.groups_per_step - self.trainable, cap - self.closed)
+        later_steps = (ahead - 1) * min(self.groups_per_step, cap)
+        return max(0, open_step + later_steps - in_flight) if ahead > 0 else 0

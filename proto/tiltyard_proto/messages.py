@@ -214,7 +214,7 @@ class GroupRef(_Part, frozen=True, kw_only=True):
 
 
 class Rollout(Message, frozen=True, kw_only=True, tag="rollout"):
-    """One attempt of the policy at a task, as far as it has come. The message of stages generate, execute and verify."""
+    """One attempt of the policy at a task, as far as it has come: the message of generate, execute and verify."""
 
     id: str
     """`<group>-<member>`"""
@@ -233,7 +233,7 @@ class Rollout(Message, frozen=True, kw_only=True, tag="rollout"):
 
 
 class Job(Message, frozen=True, kw_only=True, tag="job"):
-    """A grading job: a command in a fresh sandbox on a copy of the workspace. Planned by a verifier, run by a sandbox."""
+    """A grading job: a command in a fresh sandbox on a copy of the workspace. A verifier plans it."""
 
     rollout: Rollout
     command: Command

@@ -181,7 +181,9 @@ def picture() -> str:
     ]
     head = ("stage", "from", "to", "key", "what")
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(4)]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, [*widths, 0], strict=True)).rstrip() for row in [head, *rows]]
+    lines = [
+        "  ".join(cell.ljust(w) for cell, w in zip(row, [*widths, 0], strict=True)).rstrip() for row in [head, *rows]
+    ]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 

@@ -25,9 +25,7 @@ from .settings import AggregatorSettings
 
 GROUPS = Counter("tiltyard_groups_total", "Closed groups by domain and why they do not train", ["domain", "reason"])
 LATE = Counter("tiltyard_late_verdicts_total", "Verdicts whose group had closed", ["domain"])
-REWARD = Histogram(
-    "tiltyard_reward", "Rewards of training members", ["domain"], buckets=[i / 10 for i in range(11)]
-)
+REWARD = Histogram("tiltyard_reward", "Rewards of training members", ["domain"], buckets=[i / 10 for i in range(11)])
 log = structlog.get_logger()
 
 
@@ -49,8 +47,9 @@ class Groups:
                 raise Retry(1.0, f"group {rollout.group.id} has no record yet")
             record, revision = entry
             if record.closed:
-                LATE.labels(record.domain).inc()
-                log.info("late_verdict", rollout=rollout.id, group=record.id)
+                if rollout.member not in record.members:  # else a second delivery of one that was in time
+                    LATE.labels(record.domain).inc()
+                    log.info("late_verdict", rollout=rollout.id, group=record.id)
                 return []
             joined = handler.add_member(record, rollout.member)
             if joined == record or await self.ledger.write(joined, revision):

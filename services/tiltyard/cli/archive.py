@@ -40,9 +40,10 @@ class Archive:
         parts = run_path / "archive" / table / "part-*.parquet"
         if not list(parts.parent.glob(parts.name)):
             return False
+        files = str(parts).replace("'", "''")
         self.db.execute(
             f"CREATE VIEW {table} AS SELECT DISTINCT ON ({key}) * "
-            f"FROM read_parquet('{str(parts).replace(chr(39), chr(39) * 2)}', union_by_name=true) ORDER BY {key}, {order}"
+            f"FROM read_parquet('{files}', union_by_name=true) ORDER BY {key}, {order}"
         )
         return True
 

@@ -26,7 +26,9 @@ async def connected(source: Source) -> AsyncIterator[Bus]:
             bus = None
     if bus is None:
         where = ", ".join(settings.servers)
-        raise UserError(f"no bus at {where}: start one with `tiltyard up`, or name it with --set bus.servers='[\"nats://HOST:PORT\"]'")
+        raise UserError(
+            f"no bus at {where}: start one with `tiltyard up`, or name it with --set bus.servers='[\"nats://HOST:PORT\"]'"
+        )
     try:
         yield bus
     finally:

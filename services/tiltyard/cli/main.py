@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(
         prog="tiltyard",
-        description="Post-train a language model by reinforcement learning on tasks that are checked by running something.",
+        description="Post-train a language model by reinforcement learning on tasks that running something checks.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -52,7 +53,9 @@ def parser() -> argparse.ArgumentParser:
     _config(run)
 
     publish = commands.add_parser("publish", help="publish tasks from a JSON-lines file, or a domain's own tasks")
-    publish.add_argument("file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input")
+    publish.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input"
+    )
     publish.add_argument("--domain", metavar="NAME", help="publish generated tasks of this domain instead of a file")
     publish.add_argument("--split", choices=("train", "eval"), default="train")
     publish.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many generated tasks (default 100)")
@@ -62,7 +65,9 @@ def parser() -> argparse.ArgumentParser:
     provision = commands.add_parser("provision", help="create streams, consumers and buckets on the bus")
     _config(provision)
 
-    status = commands.add_parser("status", help="what runs, how deep each queue is, what is in flight, the policy version")
+    status = commands.add_parser(
+        "status", help="what runs, how deep each queue is, what is in flight, the policy version"
+    )
     status.add_argument("--json", action="store_true", help="machine-readable")
     _config(status)
 
@@ -103,10 +108,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             rest = ["-c", str(arguments.config)] if arguments.config else []
             return int(module.main([*rest, *(part for item in arguments.set for part in ("--set", item))]))
         module = importlib.import_module(f"tiltyard.cli.{arguments.command}")
-        return int(module.main(arguments))
+        status = int(module.main(arguments))
+        sys.stdout.flush()
+        return status
     except (UserError, ValueError) as error:
         print(f"tiltyard {arguments.command}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our output has gone; nothing may be written at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return 130
 

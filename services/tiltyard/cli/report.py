@@ -63,7 +63,9 @@ def rises(archive: Archive, run: RunSettings) -> list[Rise]:
 
 def _rate(evaluation: DomainEval) -> str:
     rate = stats.wilson(evaluation.passed, evaluation.rollouts)
-    return f"{rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}] of {evaluation.rollouts:3d} (version {_span(evaluation)})"
+    return (
+        f"{rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}] of {evaluation.rollouts:3d} (version {_span(evaluation)})"
+    )
 
 
 def _span(evaluation: DomainEval) -> str:
@@ -99,8 +101,9 @@ def _curve_lines(policies: list[dict[str, Any]]) -> list[str]:
     for policy, reward, passed in zip(steps, rewards, passes, strict=True):
         m = policy["metrics"]
         lines.append(
-            f"  {policy['version']:4d}  {reward:6.2f}  {passed:4.2f}  {m.get('groups', 0):6.0f}  {m.get('groups_dropped', 0):7.0f}"
-            f"  {m.get('entropy', math.nan):7.2f}  {m.get('mismatch_kl', math.nan):11.4f}  {m.get('grad_norm', math.nan):9.2f}"
+            f"  {policy['version']:4d}  {reward:6.2f}  {passed:4.2f}"
+            f"  {m.get('groups', 0):6.0f}  {m.get('groups_dropped', 0):7.0f}  {m.get('entropy', math.nan):7.2f}"
+            f"  {m.get('mismatch_kl', math.nan):11.4f}  {m.get('grad_norm', math.nan):9.2f}"
             f"  {m.get('staleness_mean', 0):9.2f}  {m.get('cpu_s', math.nan):5.1f}"
         )
     return lines
@@ -118,7 +121,8 @@ def _cost_lines(totals: dict[str, Any], summary: dict[str, Any], archive: Archiv
         f"{(totals['tokens'] or 0) / seconds:.0f} sampled tokens a second; "
         f"{totals['ungraded']} without a verdict, {totals['retried']} tried again",
         f"Training groups {totals['train_groups']}, of which {totals['dropped_groups']} without signal (refilled)",
-        f"Sandboxes {totals['sandboxes'] or 0:.0f} used once each ({totals['cached'] or 0:.0f} gradings answered by an identical one); "
+        f"Sandboxes {totals['sandboxes'] or 0:.0f} used once each "
+        f"({totals['cached'] or 0:.0f} gradings answered by an identical one); "
         f"start p50 {_ms(starts, 0.5)}, p95 {_ms(starts, 0.95)}; claim p50 {_ms(claims, 0.5)}, p95 {_ms(claims, 0.95)}",
     ]
     if summary:
@@ -136,7 +140,9 @@ def _ms(values: list[float], share: float) -> str:
 def _where_lines(run_path: Path, policies: list[dict[str, Any]], model: str) -> list[str]:
     lines = []
     if policies:
-        lines.append(f"Model after training: {policies[-1]['path']} (Hugging Face directory, version {policies[-1]['version']})")
+        lines.append(
+            f"Model after training: {policies[-1]['path']} (Hugging Face directory, version {policies[-1]['version']})"
+        )
     checkpoints = sorted((run_path / "checkpoints").glob("*")) if (run_path / "checkpoints").is_dir() else []
     if checkpoints:
         lines.append(f"Checkpoint (model, optimiser, position): {checkpoints[-1]}")
@@ -190,10 +196,25 @@ def rows(run: RunSettings, run_path: Path) -> list[Row]:
     found += _run_rows(archive, run)
     if summary:
         wall, cpu = float(summary["wall_s"]), float(summary["cpu_s"])
-        found.append(Row(measure="wall time", value=wall, unit="s", target=f"<= {WALL_TARGET_S:.0f}", holds=wall <= WALL_TARGET_S))
-        found.append(Row(measure="CPU time, all processes", value=cpu, unit="s", target=f"<= {CPU_TARGET_S:.0f}", holds=cpu <= CPU_TARGET_S))
+        found.append(
+            Row(
+                measure="wall time", value=wall, unit="s", target=f"<= {WALL_TARGET_S:.0f}", holds=wall <= WALL_TARGET_S
+            )
+        )
+        found.append(
+            Row(
+                measure="CPU time, all processes",
+                value=cpu,
+                unit="s",
+                target=f"<= {CPU_TARGET_S:.0f}",
+                holds=cpu <= CPU_TARGET_S,
+            )
+        )
         found += [Row(measure=f"CPU time, {k}", value=float(v), unit="s") for k, v in summary["cpu_by_service"].items()]
-    return [msgspec.structs.replace(row, value=None) if row.value is not None and math.isnan(row.value) else row for row in found]
+    return [
+        msgspec.structs.replace(row, value=None) if row.value is not None and math.isnan(row.value) else row
+        for row in found
+    ]
 
 
 def _rise_rows(rise: Rise) -> list[Row]:
@@ -207,7 +228,13 @@ def _rise_rows(rise: Rise) -> list[Row]:
             Row(measure=f"{name}: held-out pass rate {label}", value=rate.value, unit="share"),
             Row(measure=f"{name}: pass rate {label}, low", value=rate.low, unit="share"),
             Row(measure=f"{name}: pass rate {label}, high", value=rate.high, unit="share"),
-            Row(measure=f"{name}: held-out rollouts {label}", value=evaluation.rollouts, unit="rollouts", target=target, holds=holds),
+            Row(
+                measure=f"{name}: held-out rollouts {label}",
+                value=evaluation.rollouts,
+                unit="rollouts",
+                target=target,
+                holds=holds,
+            ),
         ]
     target, holds = ("95 % interval above 0", rise.rise.low > 0) if rise.trained else ("", None)
     found += [
@@ -223,14 +250,33 @@ def _run_rows(archive: Archive, run: RunSettings) -> list[Row]:
     seconds = max(1e-9, totals["last"] - totals["first"])
     starts, claims = archive.numbers("start_s"), archive.numbers("claim_s")
     stale = max((float(p["metrics"].get("staleness_max", 0)) for p in policies), default=0.0)
+    updates = max((p["version"] for p in policies), default=0)
     return [
-        Row(measure="policy updates", value=float(max((p["version"] for p in policies), default=0)), unit="steps", target=f"<= {run.steps}", holds=True),
+        Row(
+            measure="policy updates",
+            value=float(updates),
+            unit="steps",
+            target=f"<= {run.steps}",
+            holds=updates <= run.steps,
+        ),
         Row(measure="rollouts", value=float(totals["rollouts"]), unit="rollouts"),
         Row(measure="rollouts a second", value=totals["rollouts"] / seconds, unit="1/s"),
-        Row(measure="rollouts without a verdict", value=float(totals["ungraded"]), unit="rollouts", target="0", holds=totals["ungraded"] == 0),
+        Row(
+            measure="rollouts without a verdict",
+            value=float(totals["ungraded"]),
+            unit="rollouts",
+            target="0",
+            holds=totals["ungraded"] == 0,
+        ),
         Row(measure="training groups", value=float(totals["train_groups"]), unit="groups"),
         Row(measure="training groups dropped (no variance)", value=float(totals["dropped_groups"]), unit="groups"),
-        Row(measure="staleness, highest", value=stale, unit="versions", target=f"<= {run.staleness}", holds=stale <= run.staleness),
+        Row(
+            measure="staleness, highest",
+            value=stale,
+            unit="versions",
+            target=f"<= {run.staleness}",
+            holds=stale <= run.staleness,
+        ),
         Row(measure="sandboxes started", value=float(totals["sandboxes"] or 0), unit="sandboxes"),
         Row(measure="gradings answered by an identical one", value=float(totals["cached"] or 0), unit="gradings"),
         *[

@@ -28,7 +28,9 @@ async def stages(bus: Bus) -> list[dict[str, Any]]:
         try:
             state = (await bus.js.api(f"STREAM.INFO.{stage.stream}"))["state"]
         except NotFound as error:
-            raise UserError(f"the bus holds no stream {stage.stream}: run `tiltyard provision` or `tiltyard up`") from error
+            raise UserError(
+                f"the bus holds no stream {stage.stream}: run `tiltyard provision` or `tiltyard up`"
+            ) from error
         row = {"stage": stage.name, "stored": state["messages"], "bytes": state["bytes"]}
         if stage.work:
             info = await bus.js.api(f"CONSUMER.INFO.{stage.stream}.{stage.name}_work")

@@ -138,7 +138,8 @@ class Bus:
 
         Waits while the bus is away or the stream is full, at most `patience_s` when given, then raises the last error.
         """
-        assert isinstance(message, Message) and stage.accepts(message), f"{type(message).__name__} on {stage.name}"
+        assert isinstance(message, Message)
+        assert stage.accepts(message), f"{type(message).__name__} on {stage.name}"
         subject = stage.subject(message)
         body, headers = await self._wrap(message)
         start, delay = time.monotonic(), 0.05

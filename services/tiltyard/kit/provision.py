@@ -95,5 +95,6 @@ async def _ensure_stream(bus: Bus, config: dict[str, Any]) -> None:
         raise ApiError(
             error.code,
             error.err_code,
-            f"stream {config['name']} exists with another configuration: {error}; move its store away or drain it first",
+            f"stream {config['name']} exists with another configuration: {error}; "
+            "move its store away or drain it first",
         ) from error

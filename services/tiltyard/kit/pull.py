@@ -38,7 +38,10 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 def parse_delivery(message: Any) -> Delivery:
-    """Read the acknowledgement subject `$JS.ACK[.<domain>.<account>].<stream>.<consumer>.<n>.<seq>.<cseq>.<ns>.<left>`."""
+    """Read the acknowledgement subject.
+
+    `$JS.ACK[.<domain>.<account>].<stream>.<consumer>.<deliveries>.<sequence>.<consumer sequence>.<ns>.<pending>[.<x>]`
+    """
     parts = message.reply.split(".")
     offset = 2 if len(parts) == 9 else 4
     stream, _consumer, deliveries, sequence, _cseq, ns, pending = parts[offset : offset + 7]

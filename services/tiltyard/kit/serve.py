@@ -176,7 +176,9 @@ class Server(Generic[M]):
         return "failed"
 
     async def _dead_letter(self, delivery: Delivery, message: M | None, error: Reject) -> None:
-        log.error("dead_letter", stage=self.stage.name, subject=delivery.subject, reason=error.reason, detail=error.detail)
+        log.error(
+            "dead_letter", stage=self.stage.name, subject=delivery.subject, reason=error.reason, detail=error.detail
+        )
         letter = DeadLetter(
             stage=self.stage.name,
             subject=delivery.subject,

@@ -73,9 +73,15 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         check_run(self.name)
         for domain in (*self.train, *self.evaluate):
             check_domain(domain)
-        for key in ("groups_per_step", "group_size"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key}: expected at least 1")
+        for key, least in (
+            ("groups_per_step", 1),
+            ("group_size", 1),
+            ("refill_cap", 1),
+            ("staleness", 0),
+            ("steps", 0),
+        ):
+            if getattr(self, key) < least:
+                raise ValueError(f"{key}: expected at least {least}")
         if self.group_size < 2 and self.steps:
             raise ValueError("group_size: a baseline needs at least 2 rollouts")
 
@@ -170,9 +176,7 @@ def _assign(tables: dict[str, Any], origins: dict[str, str], dotted: str, text: 
     origins[".".join(keys[:2])] = origin
 
 
-def read_source(
-    file: Path | None, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None
-) -> Source:
+def read_source(file: Path | None, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Source:
     """Merge file, environment and `table.key=value` overrides; SettingsError for the user's mistakes."""
     tables: dict[str, Any] = {}
     origins: dict[str, str] = {}

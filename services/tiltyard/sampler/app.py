@@ -64,6 +64,7 @@ class Sampler:
         """Rebuild the state, and send again what an earlier process may not have sent."""
         await self.catch_up(topology.TASK, self.state.on_task)
         await self.catch_up(topology.GROUP, self.state.on_group)
+        await self.catch_up(topology.POLICY, self.state.on_policy)
         for record in await self.register.records(self.state.run.name):
             self.state.on_record(record)
         for record in list(self.state.open.values()):

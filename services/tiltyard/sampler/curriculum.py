@@ -9,6 +9,7 @@ can be repeated. Left out: learning progress terms (they made things worse in si
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -46,7 +47,9 @@ class Curriculum:
         self.forget = forget
         self.explore = explore
         self.posteriors: dict[tuple[str, str], Posterior] = {}
-        self.uses: dict[str, int] = {}
+        self.uses: Counter[str] = Counter()
+        self.chosen: dict[int, str] = {}
+        """Task of each group index, so that a use counts once however often it is told."""
 
     def learn(self, group: Group) -> None:
         """Take in what a closed group showed."""
@@ -55,6 +58,14 @@ class Curriculum:
         key = (group.domain, group.template)
         known = self.posteriors.get(key, Posterior())
         self.posteriors[key] = known.add(passed, len(scored) - passed, self.forget)
+
+    def use(self, index: int, task_id: str) -> None:
+        """The group with this index tries this task (an adopted group may try another than was chosen)."""
+        before = self.chosen.get(index)
+        if before is not None:
+            self.uses[before] -= 1
+        self.chosen[index] = task_id
+        self.uses[task_id] += 1
 
     def choose(self, tasks: Sequence[Task], index: int) -> Task:
         """The task of the group with this index; its use is counted."""
@@ -68,6 +79,6 @@ class Curriculum:
                 chosen = key
                 break
         members = [task for task in tasks if (task.domain, task.template) == chosen]
-        task = min(members, key=lambda t: (self.uses.get(t.id, 0), uniform(self.seed, "task", t.id)))
-        self.uses[task.id] = self.uses.get(task.id, 0) + 1
+        task = min(members, key=lambda t: (self.uses[t.id], uniform(self.seed, "task", t.id)))
+        self.use(index, task.id)
         return task

@@ -45,6 +45,7 @@ class State:
         """A group that was opened, by this process or an earlier one."""
         if record.purpose is Purpose.TRAIN:
             self.next_index = max(self.next_index, record.index + 1)
+            self.curriculum.use(record.index, record.task_id)
         if record.id not in self.closed:
             self.open[record.id] = record
 
@@ -100,9 +101,7 @@ class State:
         return version if due else None
 
     def evaluation_groups(self, version: int) -> list[str]:
-        return [
-            keys.group_id(self.run.name, Purpose.EVAL, index, version) for index in range(len(self.evaluation()))
-        ]
+        return [keys.group_id(self.run.name, Purpose.EVAL, index, version) for index in range(len(self.evaluation()))]
 
     def evaluated(self, version: int) -> bool:
         return all(group in self.closed for group in self.evaluation_groups(version))

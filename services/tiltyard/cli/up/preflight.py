@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import anyio
 
+from tiltyard.cli.main import UserError
 from tiltyard.kit.settings import DataSettings
 
-from ..main import UserError
 from .settings import SupervisorSettings
 
 Say = Callable[[str], None]

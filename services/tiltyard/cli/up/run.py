@@ -19,6 +19,10 @@ from typing import Any
 import anyio
 import msgspec
 
+from tiltyard.cli import report as report_command
+from tiltyard.cli.main import UserError, source_of
+from tiltyard.cli.publish import publish_tasks
+from tiltyard.cli.sections import check_all
 from tiltyard.domains import registry
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
@@ -27,10 +31,6 @@ from tiltyard.kit.provision import provision
 from tiltyard_proto import topology
 from tiltyard_proto.messages import RunStatus, Task
 
-from tiltyard.cli import report as report_command
-from ..main import UserError, source_of
-from ..publish import publish_tasks
-from ..sections import check_all
 from . import preflight
 from .child import Child, GaveUp, service_argv
 from .lines import MergedLog
@@ -141,11 +141,14 @@ class Supervisor:
         settings = self.sections["bus"]
         url = settings.servers[0]
         if settings.embedded:
-            host, _, port = url.removeprefix("nats://").partition(":")
-            start = lambda: start_server(self.root / "nats", host, int(port or 4222), binary=settings.binary)  # noqa: E731
-            self.server = await anyio.to_thread.run_sync(start)
+            self.server = await anyio.to_thread.run_sync(self._start_server)
             self.log.say(f"bus: {url}")
         self.bus = await Bus.connect(settings.servers, BlobStore(self.sections["data"].blob_path), "cli")
+
+    def _start_server(self) -> subprocess.Popen[bytes]:
+        settings = self.sections["bus"]
+        host, _, port = settings.servers[0].removeprefix("nats://").partition(":")
+        return start_server(self.root / "nats", host, int(port or 4222), binary=settings.binary)
 
     # ------------------------------------------------------------ while they run
 
@@ -234,11 +237,7 @@ class Supervisor:
             if self.server.poll() is not None:
                 self.log.say("bus server ended; starting it again", "warning")
                 self.summary.restarts["nats"] = self.summary.restarts.get("nats", 0) + 1
-                url = self.sections["bus"].servers[0]
-                host, _, port = url.removeprefix("nats://").partition(":")
-                binary = self.sections["bus"].binary
-                start = lambda: start_server(self.root / "nats", host, int(port or 4222), binary=binary)  # noqa: E731
-                self.server = await anyio.to_thread.run_sync(start)
+                self.server = await anyio.to_thread.run_sync(self._start_server)
 
     async def _sample(self) -> None:
         while True:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-
 ALL_SERVICES = {
     "engine": 1,
     "gateway": 1,
