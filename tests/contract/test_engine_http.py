@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -255,9 +256,7 @@ async def test_stream_is_cumulative(served: Served) -> None:
     chunks = [json.loads(event) for event in events[:-1]]
     assert [len(chunk["output_ids"]) for chunk in chunks] == [1, 2, 3, 4, 5, 6]
     assert all(chunk["meta_info"]["finish_reason"] is None for chunk in chunks[:-1])
-    assert all(
-        b["output_ids"][: len(a["output_ids"])] == a["output_ids"] for a, b in zip(chunks, chunks[1:], strict=False)
-    )
+    assert all(b["output_ids"][: len(a["output_ids"])] == a["output_ids"] for a, b in itertools.pairwise(chunks))
     assert chunks[-1]["meta_info"]["finish_reason"]["type"] == "length"
 
 

@@ -1,8 +1,9 @@
 """The engine's state on the event loop: jobs in and out of the scheduler's thread, and the weights being served.
 
-Invariants: the loop never computes or loads; a request whose client leaves frees its row; a request id is in use at most once.
-The three traps of SGLang are kept on purpose: aborts match by prefix, an abort of a held request is lost, and an update whose
-flush is refused answers 400 although the new weights are live (their name in `/model_info` stays the old one).
+Invariants: the loop never computes or loads; a request whose client leaves frees its row; a request id is in use at
+most once. The three traps of SGLang are kept on purpose: aborts match by prefix, an abort of a held request is lost,
+and an update whose flush is refused answers 400 although the new weights are live (their name in `/model_info` stays
+the old one).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What computes: a model that turns rows of tokens into next tokens, and a fake one that needs no weights.
 
-Invariants of every backend: it is driven by one thread; `admit` gives each row its first token and `step` each admitted row
-one more; a row dropped is gone before the next step; prompts computed under one set of weights are never reused under
-another. The fake keeps the same contract (one test suite runs against both). Loads no torch.
+Invariants of every backend: it is driven by one thread; `admit` gives each row its first token and `step` each
+admitted row one more; a row dropped is gone before the next step; prompts computed under one set of weights are never
+reused under another. The fake keeps the same contract (one test suite runs against both). Loads no torch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Backend(Protocol):
         """Sizes of the model."""
 
     def load(self, model_dir: Path) -> None:
-        """Takes new weights and forgets all cached prompts; rows keep what they hold. ValueError (old weights stay) if unfit."""
+        """Takes new weights, forgets cached prompts; rows keep what they hold. ValueError if unfit: nothing changes."""
 
     @property
     def row_tokens(self) -> int:
@@ -81,7 +81,7 @@ class Backend(Protocol):
         """Forgets rows; an unknown key is ignored."""
 
     def score(self, ids: Sequence[int], start: int) -> list[float | None]:
-        """Log-probabilities at temperature 1 of ids[start:]; the first is None, as that position has no predictor here."""
+        """Log-probabilities at temperature 1 of ids[start:]; the first, which has no predictor here, is None."""
 
     def flush(self) -> None:
         """Empties the prefix cache."""

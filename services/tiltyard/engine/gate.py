@@ -1,7 +1,7 @@
 """The door in front of the scheduler: holds new requests during a pause or a weight update, and counts those inside.
 
-As in SGLang, a request that arrives during a pause waits in the HTTP process, where neither loads nor aborts see it; an update
-that is not under a pause waits until every request inside has ended. Runs on the event loop; needs no lock.
+As in SGLang, a request that arrives during a pause waits in the HTTP process, where neither loads nor aborts see it;
+an update that is not under a pause waits until every request inside has ended. Runs on the event loop; needs no lock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a request asks for: the body of `/generate` checked and split into single generations. Pure: no I/O, no clock.
 
-Field names, defaults, limits and the four error shapes are those of SGLang 0.5.23. Stricter than the original in one thing: a
-token id outside the vocabulary is a 400 here (there it ends the server). What this engine cannot do (penalties, grammars,
-several log-probabilities per position) is refused, never ignored; unknown top-level fields are ignored, as there.
+Field names, defaults, limits and the four error shapes are those of SGLang 0.5.23. Stricter than the original in one
+thing: a token id outside the vocabulary is a 400 here (there it ends the server). What this engine cannot do
+(penalties, grammars, several log-probabilities per position) is refused, never ignored; unknown top-level fields are
+ignored, as there.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The generations of one body, in the order of the reply; `single` says whether the reply is one object, not a list."""
+    """The generations of one body, in the order of the reply; `single`: the reply is one object, not a list."""
 
     generations: tuple[Generation, ...]
     single: bool
@@ -102,9 +103,7 @@ def parse_generate(
     params = _params_per_prompt(body.get("sampling_params"), len(prompts))
     rids = _rids(body.get("rid"), len(prompts), new_rid)
     if body.get("top_logprobs_num") or body.get("token_ids_logprob"):
-        raise Refused(
-            "This engine reports the log-probability of the given tokens only: no top_logprobs_num, no token_ids_logprob."
-        )
+        raise Refused("top_logprobs_num and token_ids_logprob are not supported: only the sampled tokens are reported.")
     generations: list[Generation] = []
     copies = 1
     for prompt, given, rid in zip(prompts, params, rids, strict=True):
@@ -203,8 +202,8 @@ def _check_prompt(prompt: list[int], max_new: int, limits: Limits) -> None:
         raise Refused(f"The input ({length} tokens) is longer than the model's context length ({context} tokens).")
     if length + max_new > context:
         raise Refused(
-            f"Requested token count exceeds the model's maximum context length of {context} tokens. You requested a total"
-            f" of {length + max_new} tokens: {length} tokens from the input messages and {max_new} tokens for the completion."
+            f"Requested token count exceeds the model's maximum context length of {context} tokens. You requested"
+            f" {length + max_new} tokens: {length} in the input and {max_new} for the completion."
         )
     if length + max_new > limits.row_tokens:
         raise Refused(

@@ -1,7 +1,8 @@
 """One generation on its way through the scheduler, and the reply made from it in SGLang's field names.
 
-Invariants: ids, log-probabilities and version spans grow together, one token at a time, and survive a retraction. Loads no
-torch; written by the scheduler's thread alone, read by others once it is finished (or through a snapshot while streaming).
+Invariants: ids, log-probabilities and version spans grow together, one token at a time, and survive a retraction.
+Loads no torch; written by the scheduler's thread alone, read by others once it is finished (or through a snapshot
+while streaming).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tiltyard.policy.token_bytes import TokenBytes
 
 
 class Job:
-    """See the module. `notify` is called from the scheduler's thread with a reply when it ends (True) and per streamed token."""
+    """See the module. The scheduler's thread calls `notify` with the reply per streamed token, and at the end."""
 
     def __init__(
         self,

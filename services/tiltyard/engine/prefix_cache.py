@@ -1,8 +1,8 @@
 """Prompts already computed, for reuse by the next request that starts the same way.
 
-Invariants: an entry is found only under the same `extra_key`; the owner clears everything when the weights change, so nothing
-crosses a version; at most `capacity` tokens are kept, least recently used out first. A prompt that matches in part gives its
-common beginning. Left out: what rows generated (a later turn recomputes it with its prompt).
+Invariants: an entry is found only under the same `extra_key`; the owner clears everything when the weights change, so
+nothing crosses a version; at most `capacity` tokens are kept, least recently used out first. A prompt that matches in
+part gives its common beginning. Left out: what rows generated (a later turn recomputes it with its prompt).
 """
 
 from collections import OrderedDict
@@ -41,7 +41,7 @@ class PrefixCache:
         return entry
 
     def longest(self, ids: Sequence[int], extra_key: str) -> Prefix | None:
-        """Keys and values of the longest beginning shared with an entry, never of all the ids; None if nothing is shared."""
+        """Keys and values of the longest beginning shared with an entry, short of all the ids; None without any."""
         wanted = np.asarray(ids, np.int32)
         best, best_length = None, 0
         for (key, _), entry in self._entries.items():

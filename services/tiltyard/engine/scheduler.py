@@ -1,12 +1,12 @@
 """Continuous batching: one thread that admits waiting jobs between decode steps, and takes control commands there too.
 
 Invariants: only this thread touches the backend; a job joins and leaves the batch between two steps, never waiting for
-others; every job submitted ends with exactly one final notification; a control command runs between steps, so it sees no
-half-made token. Loads no torch.
+others; every job submitted ends with exactly one final notification; a control command runs between steps, so it sees
+no half-made token. Loads no torch.
 
-Paused: `abort` ends everything; `in_place` freezes rows with their keys and values; `retract` puts rows back in the queue, to
-be recomputed from their ids. Nothing is admitted or stepped while paused.
-Left out: holding requests that arrive during a pause or an update, which the HTTP side does (`gate`).
+Paused: `abort` ends everything; `in_place` freezes rows with their keys and values; `retract` puts rows back in the
+queue, to be recomputed from their ids. Nothing is admitted or stepped while paused. Left out: holding requests that
+arrive during a pause or an update, which the HTTP side does (`gate`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Scheduler:
         return self._call(self._resume)
 
     def update(self, model_dir: Path, version: str | None, *, flush: bool) -> Future[None]:
-        """Loads weights between two steps. ValueError: unfit, old ones stay. NotFlushed: new ones are live all the same."""
+        """Loads weights between two steps. ValueError: unfit, old ones stay. NotFlushed: the new ones are live."""
         return self._call(lambda: self._update(model_dir, version, flush=flush))
 
     def set_version(self, version: str) -> Future[None]:

@@ -1,7 +1,7 @@
 """Settings of the embedded engine.
 
-Invariant: nothing here changes what a token's log-probability is, except `dtype`. Left out: sampling parameters, which come
-with each request, and the weights of later versions, which the gateway announces.
+Invariant: nothing here changes what a token's log-probability is, except `dtype`. Left out: sampling parameters,
+which come with each request, and the weights of later versions, which the gateway announces.
 """
 
 from __future__ import annotations

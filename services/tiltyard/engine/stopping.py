@@ -1,7 +1,7 @@
 """When a sequence ends: length, a stop token, or a stop string in the bytes generated so far. Pure.
 
-Order as in SGLang: length first, then stop tokens, then stop strings. Strings are searched in bytes, so that one split over
-several tokens, or inside a token, is found in the step that completes it.
+Order as in SGLang: length first, then stop tokens, then stop strings. Strings are searched in bytes, so that one
+split over several tokens, or inside a token, is found in the step that completes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from tiltyard.engine.handler import Generation
 
 Finish = dict[str, Any]
-"""SGLang's finish_reason: {"type": "stop", "matched": ...}, {"type": "length", "length": n} or {"type": "abort", ...}."""
+"""SGLang's finish_reason: its type is stop (with `matched`), length (with `length`) or abort (with `message`)."""
 
 
 class Stopper:

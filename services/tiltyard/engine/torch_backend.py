@@ -1,12 +1,13 @@
 """The real backend: a Llama model in torch, spread over one lane per core.
 
-Each core runs a whole forward pass for its share of the rows with one compute thread: on two cores this gives about twice the
-tokens of one pass with two threads, which pays a barrier in each of its several hundred operations.
+Each core runs a whole forward pass for its share of the rows with one compute thread: on two cores this gives about
+twice the tokens of one pass with two threads, which pays a barrier in each of its several hundred operations.
 
-Invariants: rows that share a prompt stay together in blocks; new lanes are opened only when the others hold enough rows; the
-prefix cache is cleared with every change of weights. Left out: GPUs.
+Invariants: rows that share a prompt stay together in blocks; new lanes are opened only when the others hold enough
+rows; the prefix cache is cleared with every change of weights. Left out: GPUs.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,25 +86,18 @@ class TorchBackend:
         places = self._place(rows)
         assert len(places) == len(rows), "the scheduler admits no more than there is room for"
         shares = [[n for n, place in enumerate(places) if place == lane] for lane in range(len(self._lanes))]
-        drawn: dict[int, Drawn] = {}
-        for lane_drawn in self._each_lane(
-            [
-                lambda lane=lane, share=share: lane.admit(
-                    [rows[n] for n in share],
-                    [entries[n].prefix for n in share],
-                    torch.cat([entries[n].logits for n in share]),
-                )
-                for lane, share in zip(self._lanes, shares, strict=True)
-                if share
-            ]
-        ):
-            drawn.update({one.key: one for one in lane_drawn})
+        works = [
+            self._admission(lane, [rows[n] for n in share], [entries[n] for n in share])
+            for lane, share in zip(self._lanes, shares, strict=True)
+            if share
+        ]
+        drawn = {one.key: one for lane_drawn in self._each_lane(works) for one in lane_drawn}
         return [Admitted(drawn[row.key], hit) for row, hit in zip(rows, cached, strict=True)]
 
     def step(self) -> list[Drawn]:
         """Draws one more token for every row, all lanes at once."""
         busy = [lane for lane in self._lanes if len(lane)]
-        results = self._each_lane([lambda lane=lane: lane.step(self._model) for lane in busy])
+        results = self._each_lane([functools.partial(lane.step, self._model) for lane in busy])
         return [drawn for lane_drawn in results for drawn in lane_drawn]
 
     def drop(self, keys: Sequence[int]) -> None:
@@ -134,11 +128,18 @@ class TorchBackend:
         """What lanes and cache hold."""
         return Usage(sum(lane.batch.reserved.tokens for lane in self._lanes), self._cache.tokens)
 
+    @staticmethod
+    def _admission(lane: Lane, rows: list[Row], entries: list[Entry]) -> Callable[[], list[Drawn]]:
+        def admit() -> list[Drawn]:
+            return lane.admit(rows, [entry.prefix for entry in entries], torch.cat([entry.logits for entry in entries]))
+
+        return admit
+
     def _place(self, rows: Sequence[Row]) -> list[int]:
         """A lane for each row, from the first on, until one finds no room.
 
-        Rows of a prompt stay together in blocks. A new block goes to the first lane that is not filled yet, else to the one
-        with the fewest rows.
+        Rows of a prompt stay together in blocks. A new block goes to the first lane that is not filled yet, else to
+        the one with the fewest rows.
         """
         taken = [lane.batch.reserved for lane in self._lanes]
         last: tuple[str, tuple[int, ...]] | None = None

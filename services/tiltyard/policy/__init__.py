@@ -1,5 +1,5 @@
 """What trainer, engine and gateway share about the policy: model files, chat rendering, forward pass and sampling.
 
-`models`, `chat`, `config` and `token_bytes` load no torch, so that the gateway can use them; `llama`, `kv`, `reference`,
-`sampling` and `tiny` do.
+`models`, `chat`, `config` and `token_bytes` load no torch, so that the gateway can use them; `llama`, `kv`,
+`reference`, `sampling` and `tiny` do.
 """

@@ -3,9 +3,9 @@
 Invariants: a control token in the result comes from the template, never from a message; the ids of an action are not
 touched, a continuation is only what follows them. Templates run in a sandboxed Jinja environment. Loads no torch.
 
-How: the template is rendered with a placeholder in place of each content, so that the text the template wrote and the text
-the message wrote stay apart. Control tokens are looked for in the former only; the plain text between two control tokens is
-encoded as one piece, so that ordinary content gets the same ids as with any other implementation.
+How: the template is rendered with a placeholder in place of each content, so that the text the template wrote and the
+text the message wrote stay apart. Control tokens are looked for in the former only; the plain text between two
+control tokens is encoded as one piece, so that ordinary content gets the same ids as with any other implementation.
 
 Left out: templates that compute on the content itself (strip or split it): they see the placeholder.
 """
@@ -66,7 +66,7 @@ class ChatRenderer:
         generation prompt. Raises ValueError when the template cannot place a message after an answer.
         """
         text = self._fill(["user", "assistant", role], generate=True)
-        before, mark, after = text.partition(_MARK.format(1))
+        _, mark, after = text.partition(_MARK.format(1))
         if not mark or _MARK.format(2) not in after:
             raise ValueError(f"the chat template drops the assistant's turn or the {role!r} message: cannot continue")
         ids = self._encode(after, ["", "", content])
@@ -79,7 +79,7 @@ class ChatRenderer:
         return list(self._plain.encode(text, add_special_tokens=False).ids)
 
     def encode_trusted(self, text: str) -> list[int]:
-        """Token ids of text in which spellings of control tokens become control tokens: for text that is a prompt already."""
+        """Token ids of a text that is a rendered prompt: spellings of control tokens become control tokens."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int]) -> str:

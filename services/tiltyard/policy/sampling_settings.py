@@ -1,4 +1,4 @@
-"""How a row is sampled, and uniform numbers that depend on a seed alone. Loads no torch, so that request handlers can use it."""
+"""How a row is sampled, and uniform numbers that depend on a seed alone. Loads no torch."""
 
 import hashlib
 from typing import NamedTuple

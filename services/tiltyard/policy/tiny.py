@@ -1,8 +1,8 @@
-"""A model small enough for tests: 0.7 M parameters with its own 512-token tokenizer, trained on demonstrations in seconds.
+"""A 0.7 M-parameter model for tests, with its own 512-token tokenizer, trained on demonstrations in seconds.
 
 Also `make_random`, the same family with random weights and no training, made in milliseconds for tests of protocols.
-Both are complete Hugging Face directories in float32. Invariant: with `steps` given, the same arguments on the same machine
-give the same weights. Left out: any claim of usefulness: with clean demonstrations the model merely recites.
+Both are complete Hugging Face directories in float32. Invariant: with `steps` given, the same arguments on the same
+machine give the same weights. Left out: any claim of usefulness: with clean demonstrations the model merely recites.
 """
 
 import json
@@ -46,8 +46,9 @@ def make_tiny(
 ) -> Path:
     """Trains tokenizer and model on demonstrations and writes them to `out`, replacing what is there.
 
-    The loss covers the answer and the end-of-turn token after it. Training ends after `steps` updates or after `cpu_seconds` of
-    this process's CPU time, exactly one of which is given. Raises ValueError for no demonstrations or none that fit the context.
+    The loss covers the answer and the end-of-turn token after it. Training ends after `steps` updates or after
+    `cpu_seconds` of this process's CPU time, exactly one of which is given. Raises ValueError for no demonstrations
+    or none that fit the context.
     """
     if (steps is None) == (cpu_seconds is None):
         raise ValueError("make_tiny: give either steps or cpu_seconds")
@@ -80,7 +81,7 @@ def make_random(
     context_length: int = 512,
     scale: float = 0.3,
 ) -> Path:
-    """Writes a model with random weights and a bytes-only tokenizer to `out`; `scale` is the weights' standard deviation."""
+    """Writes a model with random weights (standard deviation `scale`) and a bytes-only tokenizer to `out`."""
     config = _config(
         vocab_size=vocab_size, width=width, layers=layers, heads=heads, ffn=2 * width, context_length=context_length
     )

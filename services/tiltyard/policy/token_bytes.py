@@ -1,8 +1,8 @@
 """The exact bytes behind every token of a byte-level BPE vocabulary. Loads no torch.
 
-Byte-level BPE writes each byte as one printable character; undoing that per token once makes decoding and the search for
-stop strings a matter of joining bytes, with no tokenizer call per step. Left out: vocabularies that are not byte-level
-(SentencePiece), which are refused.
+Byte-level BPE writes each byte as one printable character; undoing that per token once makes decoding and the search
+for stop strings a matter of joining bytes, with no tokenizer call per step. Left out: vocabularies that are not
+byte-level (SentencePiece), which are refused.
 """
 
 from collections.abc import Iterable, Sequence

@@ -71,7 +71,7 @@ def test_continuation_keeps_a_closed_turn(renderer: ChatRenderer) -> None:
 
 
 def test_continuation_equals_rendering_the_whole_chat(renderer: ChatRenderer) -> None:
-    """Prompt, action and continuation together are the ids of the whole conversation, if the action was its usual encoding."""
+    """Prompt, action and continuation are the ids of the whole conversation, if the action was its usual encoding."""
     action = [*renderer.encode("The sum is 4."), 2]
     together = [*renderer.render([("user", "Add")]), *action, *renderer.continuation(action, "user", "Why?")]
     assert together == renderer.render([("user", "Add"), ("assistant", "The sum is 4."), ("user", "Why?")])
