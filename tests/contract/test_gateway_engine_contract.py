@@ -13,7 +13,6 @@ import aiohttp
 import anyio
 import pytest
 from support.waiting import until
-from tiltyard.policy.tiny import make_random
 
 from tiltyard.engine.serve import make_backend, running
 from tiltyard.engine.settings import EngineSettings
@@ -21,6 +20,7 @@ from tiltyard.gateway.backend import HttpEngine, UpdateRefused
 from tiltyard.gateway.fake import FakeEngine
 from tiltyard.gateway.settings import GatewaySettings
 from tiltyard.gateway.wire import EngineFault, PromptTooLong, RequestRefused, Sample, generate_body, sampling_params
+from tiltyard.policy.tiny import make_random
 from tiltyard_proto.messages import Sampling
 
 pytestmark = pytest.mark.anyio

@@ -244,8 +244,27 @@ async def test_a_cancelled_turn_is_aborted_at_its_engine_only() -> None:
             scope.cancel()
             await until(lambda: len(engine.running) == 1)
         assert (count(kept[0].turns[0].action_ids), len(engine.requests)) == (60, 2)
+        assert engine.calls == ["abort"]
         assert engine.running == {}
         assert r.pool.engines[0].in_flight == 0
+
+
+async def test_a_cancelled_turn_does_not_run_after_a_pause() -> None:
+    """An engine loses the abort of a request that it holds during a pause; the closed connection ends it all the same."""
+    engine = fake(paused="retract")
+    async with rig(engine) as r:
+        scope = anyio.CancelScope()
+
+        async def give_up() -> None:
+            with scope:
+                await r.generator.turn(rollout())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(give_up)
+            await until(lambda: len(engine.running) == 1)
+            scope.cancel()
+        await until(lambda: not engine.running)
+        assert engine.calls == ["abort"]
 
 
 async def test_the_deadline_ends_the_turn_and_frees_the_engine() -> None:

@@ -121,8 +121,8 @@ class Gateway:
         """For the health endpoint and people."""
         return {"run": self.run, "wanted": self.pool.wanted, "engines": self.pool.status()}
 
-    async def serve(self, stop: anyio.Event) -> None:
-        """Until `stop`."""
+    async def serve(self, stop: anyio.Event, drain_s: float = 10.0) -> None:
+        """Until `stop`; then turns in flight get `drain_s` seconds, and what is left goes back to the bus."""
         await self.refresh()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.follow)
@@ -130,7 +130,8 @@ class Gateway:
             for engine in self.pool.engines:
                 keeper = Keeper(engine, self.pool, self.wanted, self.refresh, self.settings)
                 tasks.start_soon(keeper.run)
-            await serve(self.bus, GENERATE, self.handle, slots=self.settings.slots, stop=stop, bury=self.bury)
+            slots = self.settings.slots
+            await serve(self.bus, GENERATE, self.handle, slots=slots, stop=stop, bury=self.bury, drain_s=drain_s)
             tasks.cancel_scope.cancel()
 
 
@@ -142,7 +143,7 @@ async def start(ctx: Context) -> None:
         clients = [HttpEngine(url, session, settings) for url in settings.engines]
         gateway = Gateway(ctx.run.name, ctx.bus, clients, settings, ChatRenderer)
         ctx.health.checks["engines"] = gateway.unready
-        await gateway.serve(ctx.stop)
+        await gateway.serve(ctx.stop, ctx.service.drain_s)
 
 
 def _ended(rollout: Rollout, ending: Ending) -> list[Out]:
