@@ -250,7 +250,7 @@ async def test_a_cancelled_turn_is_aborted_at_its_engine_only() -> None:
 
 
 async def test_a_cancelled_turn_does_not_run_after_a_pause() -> None:
-    """An engine loses the abort of a request that it holds during a pause; the closed connection ends it all the same."""
+    """An engine loses the abort of a request that it holds during a pause; the closed connection ends it anyway."""
     engine = fake(paused="retract")
     async with rig(engine) as r:
         scope = anyio.CancelScope()
