@@ -6,10 +6,13 @@ nothing, so only the submissions written in these tests may run in it.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tiltyard.verifier.backend import BUILT_IN
@@ -59,18 +62,34 @@ def run_job(
 
 
 def _execute(argv: list[str], stdin: bytes, folder: Path, wall_s: float) -> Execution:
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(argv, input=stdin, cwd=folder, capture_output=True, timeout=wall_s, check=False)
+        stdout, stderr = process.communicate(stdin, timeout=wall_s)
     except subprocess.TimeoutExpired as err:
         return Execution(outcome=Outcome.WALL_LIMIT, stdout=err.stdout or b"")
-    code = done.returncode
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+    code = process.returncode
     outcome = Outcome.FINISHED if code == 0 else Outcome.NONZERO_EXIT if code > 0 else Outcome.SIGNALLED
     return Execution(
         outcome=outcome,
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
-        stdout=done.stdout[:16384],
-        stderr=done.stderr[:16384],
+        stdout=stdout[:16384],
+        stderr=stderr[:16384],
     )
 
 
