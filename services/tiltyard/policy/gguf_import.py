@@ -151,7 +151,7 @@ def _tokenizer(fields: dict[str, Any]) -> dict[str, Any]:
             "byte_fallback": False,
             "ignore_merges": False,
             "vocab": {token: index for index, token in enumerate(tokens)},
-            "merges": [merge.split(" ") for merge in fields["tokenizer.ggml.merges"]],
+            "merges": [merge.split(" ") for merge in fields.get("tokenizer.ggml.merges", ())],
         },
     }
 
