@@ -1,4 +1,4 @@
-"""What every backend promises to the scheduler, for the real one and the fake, and the prefix cache under the real one."""
+"""What every backend promises to the scheduler, for the real one and the fake; and the prefix cache."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -175,7 +174,7 @@ def test_cache_drops_the_least_recently_used() -> None:
     assert cache.tokens == 9
     cache.add([8] * 11, "", Prefix(torch.zeros(1, 2, 1, 11, 1)), torch.zeros(1, 2))
     assert cache.tokens == 9
-    assert cache.longest(np.asarray([0, 1, 2, 9]), "other") is None
+    assert cache.longest([0, 1, 2, 9], "other") is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ TABLE = [b"", b"a", b"`", b"``", b"b`", b"``c", "é".encode()[:1], "é".encode()
 
 
 def generation(**more: Any) -> Generation:
-    return Generation(**({"rid": "r", "input_ids": (1,), "sampling": Sampling(), "max_new_tokens": 9} | more))
+    defaults: dict[str, Any] = {"rid": "r", "input_ids": (1,), "sampling": Sampling(), "max_new_tokens": 9}
+    return Generation(**(defaults | more))
 
 
 def ends(tokens: list[int], **more: Any) -> tuple[int, Any]:

@@ -168,13 +168,13 @@ def test_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
     """A cache path that is a file is named with the system's reason."""
     (tmp_path / "cache").write_text("")
-    with pytest.raises(ModelUnavailable, match="cannot write model smollm2-135m-instruct under .*: File exists"):
+    with pytest.raises(ModelUnavailable, match=r"cannot write model smollm2-135m-instruct under .*: File exists"):
         ensure_model(NAME, tmp_path / "cache")
 
 
 def test_unknown_names_list_the_known(tmp_path: Path) -> None:
     """An unknown name is the user's mistake, and the message lists what there is."""
-    with pytest.raises(ValueError, match="neither a directory .* nor a built-in model .*smollm2-135m-instruct"):
+    with pytest.raises(ValueError, match=r"neither a directory .* nor a built-in model .*smollm2-135m-instruct"):
         ensure_model("gpt-9", tmp_path)
 
 
@@ -191,7 +191,7 @@ def test_unsupported_models_are_refused(source: Path, tmp_path: Path) -> None:
 
 
 def test_tiny_learns_its_demonstrations(tmp_path: Path) -> None:
-    """Some seconds of training on demonstrations make the model answer them, and the same seed gives the same weights."""
+    """Some seconds of training make the model answer its demonstrations; the same seed gives the same weights."""
     demos = [([("user", f"say {word}")], f"{word} {word}!") for word in ("red", "green", "blue", "teal")]
     made = [make_tiny(tmp_path / name, demos * 16, seed=3, steps=45) for name in ("a", "b")]
     assert (made[0] / "model.safetensors").read_bytes() == (made[1] / "model.safetensors").read_bytes()
