@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from support import training
@@ -23,7 +24,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """A function that makes a fresh learner of the same initial weights each time."""
     if request.param == "fake":
         return lambda: FakeLearner(training.VOCAB)
-    dtype = "bfloat16" if "bfloat16" in request.param else "float32"
+    dtype: Literal["bfloat16", "float32"] = "bfloat16" if "bfloat16" in request.param else "float32"
     source = training.tiny_model(tmp_path / "source")
     return lambda: TorchLearner(source, TrainerSettings(threads=1, dtype=dtype))
 

@@ -77,7 +77,10 @@ def _check(found: Trajectory, rollout: str, vocab_size: int) -> None:
 
 @dataclass(slots=True)
 class Row:
-    """A prefix tree of rollouts. L tokens that are fed, N targets. A parent comes before its children."""
+    """A prefix tree of rollouts: L tokens that are fed, P points where logits are needed, N targets.
+
+    A parent comes before its children; targets that follow the same tokens share a point.
+    """
 
     ids: list[int] = field(default_factory=list)
     """[L]"""
@@ -86,7 +89,11 @@ class Row:
     positions: list[int] = field(default_factory=list)
     """[L] depth in the tree."""
     sources: list[int] = field(default_factory=list)
-    """[N] index of the fed token whose output predicts the target."""
+    """[P] index of the fed token whose output predicts."""
+    temperatures: list[float] = field(default_factory=list)
+    """[P] what the logits are divided by."""
+    points: list[int] = field(default_factory=list)
+    """[N] the point that predicts the target."""
     targets: list[int] = field(default_factory=list)
     """[N] the sampled id."""
     logprobs: list[float] = field(default_factory=list)
@@ -95,8 +102,6 @@ class Row:
     """[N]"""
     advantages: list[float] = field(default_factory=list)
     """[N]"""
-    temperatures: list[float] = field(default_factory=list)
-    """[N]"""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -104,43 +109,54 @@ class Row:
 
 def pack(trajectories: Iterable[Trajectory], cap: int) -> list[Row]:
     """Rows of at most `cap` fed tokens (a single longer rollout gets a row of its own)."""
-    rows: list[Row] = []
-    children: dict[tuple[int, int], int] = {}
+    trees: list[_Tree] = []
     for item in trajectories:
-        if not rows or len(rows[-1]) + _new_tokens(children, item) > cap:
-            rows.append(Row())
-            children = {}
-        _add(rows[-1], children, item)
-    return rows
+        if not trees or len(trees[-1].row) + trees[-1].new_tokens(item) > cap:
+            trees.append(_Tree())
+        trees[-1].add(item)
+    return [tree.row for tree in trees]
 
 
-def _new_tokens(children: dict[tuple[int, int], int], item: Trajectory) -> int:
-    node = -1
-    fed = item.fed
-    for depth, token in enumerate(fed):
-        following = children.get((node, token))
-        if following is None:
-            return len(fed) - depth
-        node = following
-    return 0
+class _Tree:
+    """A row under construction."""
 
+    def __init__(self) -> None:
+        self.row = Row()
+        self._children: dict[tuple[int, int], int] = {}
+        self._points: dict[tuple[int, float], int] = {}
 
-def _add(row: Row, children: dict[tuple[int, int], int], item: Trajectory) -> None:
-    path: list[int] = []
-    for depth, token in enumerate(item.fed):
-        parent = path[-1] if path else -1
-        node = children.setdefault((parent, token), len(row.ids))
-        if node == len(row.ids):
-            row.ids.append(token)
-            row.parents.append(parent)
-            row.positions.append(depth)
-        path.append(node)
-    row.sources.extend(path[index - 1] for index in item.targets)
-    row.targets.extend(item.ids[index] for index in item.targets)
-    row.logprobs.extend(item.logprobs)
-    row.versions.extend(item.versions)
-    row.advantages.extend([item.advantage] * len(item.targets))
-    row.temperatures.extend([item.temperature] * len(item.targets))
+    def new_tokens(self, item: Trajectory) -> int:
+        """Tokens that adding `item` would add."""
+        node, fed = -1, item.fed
+        for depth, token in enumerate(fed):
+            following = self._children.get((node, token))
+            if following is None:
+                return len(fed) - depth
+            node = following
+        return 0
+
+    def add(self, item: Trajectory) -> None:
+        """Put a rollout into the row."""
+        row, path = self.row, [-1]
+        for depth, token in enumerate(item.fed):
+            node = self._children.setdefault((path[-1], token), len(row))
+            if node == len(row):
+                row.ids.append(token)
+                row.parents.append(path[-1])
+                row.positions.append(depth)
+            path.append(node)
+        row.points.extend(self._point(path[index], item.temperature) for index in item.targets)
+        row.targets.extend(item.ids[index] for index in item.targets)
+        row.logprobs.extend(item.logprobs)
+        row.versions.extend(item.versions)
+        row.advantages.extend([item.advantage] * len(item.targets))
+
+    def _point(self, source: int, temperature: float) -> int:
+        point = self._points.setdefault((source, temperature), len(self._points))
+        if point == len(self.row.sources):
+            self.row.sources.append(source)
+            self.row.temperatures.append(temperature)
+        return point
 
 
 def micro_batches(rows: Sequence[Row], cap: int) -> list[list[Row]]:

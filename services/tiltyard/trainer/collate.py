@@ -6,8 +6,9 @@ every Hugging Face attention takes it. Left out: sequence-parallel or variable-l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ DENSE = "tiltyard_dense"
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """One micro-batch: B rows of up to L tokens, N targets in all of them."""
+    """One micro-batch: B rows of up to L tokens, P points and N targets in all of them, targets in order of points."""
 
     ids: Tensor
     """[B, L] int64"""
@@ -31,17 +32,24 @@ class Packed:
     mask: Tensor
     """[B, 1, L, L] additive: 0 for a token's ancestors and itself, the dtype's least value elsewhere."""
     sources: Tensor
-    """[N] int64 indices into B*L"""
+    """[P] int64 indices into B*L"""
+    temperatures: Tensor
+    """[P] float32"""
+    points: Tensor
+    """[N] int64 indices into P, ascending"""
     targets: Tensor
     """[N] int64"""
     sampled: Tensor
     """[N] float32 the sampler's log-probabilities"""
     advantages: Tensor
     """[N] float32"""
-    temperatures: Tensor
-    """[N] float32"""
     current: Tensor
     """[N] bool: sampled by the version being trained"""
+
+    def targets_of(self, first: int, end: int) -> slice:
+        """The targets that points [first, end) predict."""
+        bounds = torch.searchsorted(self.points, torch.tensor([first, end], device=self.points.device)).tolist()
+        return slice(*bounds)
 
 
 def ancestry(row: Row, length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -62,19 +70,24 @@ def collate(rows: Sequence[Row], *, version: int, dtype: torch.dtype, device: to
     def padded(lists: Sequence[list[int]]) -> Tensor:
         return torch.tensor([values + [0] * (length - len(values)) for values in lists], device=device)
 
-    def joined(lists: Sequence[list[Any]], kind: torch.dtype) -> Tensor:
+    def joined(lists: Iterable[list[Any]], kind: torch.dtype) -> Tensor:
         return torch.tensor([value for values in lists for value in values], dtype=kind, device=device)
 
+    starts = [0, *accumulate(len(row.sources) for row in rows)]
+    points, order = joined(
+        [[start + at for at in row.points] for start, row in zip(starts, rows, strict=False)], torch.int64
+    ).sort(stable=True)
     return Packed(
         ids=padded([row.ids for row in rows]),
         positions=padded([row.positions for row in rows]),
         mask=mask,
         sources=joined([[at + number * length for at in row.sources] for number, row in enumerate(rows)], torch.int64),
-        targets=joined([row.targets for row in rows], torch.int64),
-        sampled=joined([row.logprobs for row in rows], torch.float32),
-        advantages=joined([row.advantages for row in rows], torch.float32),
-        temperatures=joined([row.temperatures for row in rows], torch.float32),
-        current=joined([[made == version for made in row.versions] for row in rows], torch.bool),
+        temperatures=joined((row.temperatures for row in rows), torch.float32),
+        points=points,
+        targets=joined((row.targets for row in rows), torch.int64)[order],
+        sampled=joined((row.logprobs for row in rows), torch.float32)[order],
+        advantages=joined((row.advantages for row in rows), torch.float32)[order],
+        current=joined(([made == version for made in row.versions] for row in rows), torch.bool)[order],
     )
 
 

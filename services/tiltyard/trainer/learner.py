@@ -25,6 +25,7 @@ from .backend import CheckpointDamaged, StepAbandoned, Weights
 from .batch import Batch, Row, micro_batches
 from .collate import DENSE, Packed, collate, dense_attention
 from .files import WEIGHTS, copy_companions, sha256
+from .logprobs import selected_logprobs
 from .loss import token_loss
 from .meter import Clock, Sums
 from .optim import MasterAdamW
@@ -80,9 +81,10 @@ class TorchLearner:
         clock.lap("forward")
         wanted = hidden.flatten(0, 1).index_select(0, packed.sources)
         leaf = wanted.detach().requires_grad_()
-        for start in range(0, len(leaf), self._settings.logit_rows):
-            part = slice(start, start + self._settings.logit_rows)
-            logprobs = self.logprobs(leaf[part], packed, part)
+        for first in range(0, len(leaf), self._settings.logit_rows):
+            end = min(first + self._settings.logit_rows, len(leaf))
+            part = packed.targets_of(first, end)
+            logprobs = self.logprobs(leaf[first:end], packed, first)
             terms = token_loss(logprobs, packed.sampled[part], packed.advantages[part], self._settings)
             total = terms.loss.sum()
             (total / batch.normalizer).backward()
@@ -94,10 +96,12 @@ class TorchLearner:
         """The model's last hidden states [B, L, D], before the output layer."""
         return _hidden(self._model, packed)
 
-    def logprobs(self, hidden: Tensor, packed: Packed, part: slice) -> Tensor:
-        """Log-probabilities [n] of the targets in `part` at their sampling temperature, from hidden states [n, D]."""
-        logits = self._head(hidden).float() / packed.temperatures[part, None]
-        return -nn.functional.cross_entropy(logits, packed.targets[part], reduction="none")
+    def logprobs(self, hidden: Tensor, packed: Packed, first: int = 0) -> Tensor:
+        """Log-probabilities of the targets of points `first` and on, from the points' hidden states [p, D]."""
+        end = first + len(hidden)
+        part = packed.targets_of(first, end)
+        points = packed.points[part] - first
+        return selected_logprobs(self._head(hidden), packed.temperatures[first:end], points, packed.targets[part])
 
     # ------------------------------------------------------------ files
 

@@ -38,7 +38,8 @@ def test_a_prompt_shared_by_a_group_stands_once_and_positions_go_on_after_it() -
     assert row.positions == [0, 1, 2, 3, 3, 4]
     assert row.parents == [-1, 0, 1, 2, 2, 4]
     assert row.targets == [1, 2, 3, 4, 5]
-    assert row.sources == [2, 3, 2, 4, 5]
+    assert [row.sources[point] for point in row.points] == [2, 3, 2, 4, 5]
+    assert row.sources == [2, 3, 4, 5]
 
 
 def test_members_with_equal_tokens_share_them_but_keep_their_own_targets() -> None:
@@ -46,6 +47,7 @@ def test_members_with_equal_tokens_share_them_but_keep_their_own_targets() -> No
     (row,) = pack([make([7, 1, 2], 1, 1.0), make([7, 1, 2], 1, -1.0)], 100)
     assert row.ids == [7, 1]
     assert row.targets == [1, 2, 1, 2]
+    assert row.points == [0, 1, 0, 1]
     assert row.advantages == [1.0, 1.0, -1.0, -1.0]
 
 
@@ -57,7 +59,11 @@ def test_every_target_is_predicted_from_exactly_its_own_prefix(seed: int, cap: i
     items = [make([draw.randrange(3) for _ in range(draw.randrange(2, 15))], draw.randrange(1, 2)) for _ in range(6)]
     rows = pack(items, cap)
     assert all(len(row) <= cap or len(row.targets) == len(row) for row in rows)
-    got = [(path_to(row, at), token) for row in rows for at, token in zip(row.sources, row.targets, strict=True)]
+    got = [
+        (path_to(row, row.sources[at]), token)
+        for row in rows
+        for at, token in zip(row.points, row.targets, strict=True)
+    ]
     assert got == [(item.ids[:at], item.ids[at]) for item in items for at in item.targets]
 
 

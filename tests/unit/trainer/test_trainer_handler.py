@@ -105,4 +105,4 @@ def test_weights_that_may_still_be_loading_are_kept() -> None:
 def test_settings_refuse_nonsense_and_name_it(field: str) -> None:
     """A value outside its range is a ValueError that names the key."""
     with pytest.raises(ValueError, match=field):
-        TrainerSettings(**{field: -1})
+        TrainerSettings(**{field: -1})  # type: ignore[arg-type]

@@ -64,7 +64,10 @@ def plain_logprobs(model: Any, rollout: Rollout, temperature: float = 1.0) -> Te
 def packed_logprobs(learner: TorchLearner, rows: list[Row]) -> Tensor:
     packed = collate(rows, version=0, dtype=torch.float32, device=CPU)
     hidden = learner.hidden(packed).flatten(0, 1)[packed.sources]
-    return learner.logprobs(hidden, packed, slice(None))
+    got = learner.logprobs(hidden, packed)
+    starts = [sum(len(row.sources) for row in rows[:i]) for i in range(len(rows))]
+    points = torch.tensor([start + at for start, row in zip(starts, rows, strict=True) for at in row.points])
+    return got[points.argsort(stable=True).argsort()]  # from the order of points back to that of the rows
 
 
 @pytest.mark.parametrize("attention", ["dense", "sdpa", "eager"])
@@ -103,7 +106,7 @@ def test_log_probabilities_are_taken_at_the_sampling_temperature(source: Path, t
     rollout = mixed_group().members[0].verdict.rollout
     item = trajectory(rollout, 1.0, training.VOCAB)
     (row,) = pack([item], 1000)
-    row.temperatures = [temperature] * len(row.targets)
+    row.temperatures = [temperature] * len(row.sources)
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     with torch.no_grad():
         got, wanted = packed_logprobs(learner, [row]), plain_logprobs(model, rollout, temperature)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tiltyard.trainer.logprobs import selected_logprobs
 from tiltyard.trainer.loss import token_loss
 from tiltyard.trainer.settings import TrainerSettings
 
@@ -81,3 +82,23 @@ def test_an_absurd_ratio_stays_finite(kind: str) -> None:
     assert logprobs.grad is not None
     assert torch.isfinite(terms.loss).all()
     assert torch.isfinite(logprobs.grad).all()
+
+
+@pytest.mark.parametrize("temperatures", [[1.0, 1.0, 1.0], [0.5, 1.0, 2.0]])
+def test_selected_log_probabilities_and_their_gradient_are_those_of_log_softmax(temperatures: list[float]) -> None:
+    """Several targets at one point, none at another: values and gradients equal the plain formula's."""
+    torch.manual_seed(0)
+    logits, scale = torch.randn(3, 7), torch.tensor(temperatures)
+    points, targets = torch.tensor([0, 0, 0, 2]), torch.tensor([1, 1, 5, 6])
+    weights = torch.tensor([1.0, -0.5, 2.0, 3.0])
+    results = []
+    for fast in (True, False):
+        leaf = logits.clone().requires_grad_()
+        if fast:
+            found = selected_logprobs(leaf, scale, points, targets)
+        else:
+            found = torch.log_softmax(leaf / scale[:, None], -1)[points, targets]
+        (found * weights).sum().backward()
+        results.append((found.detach(), leaf.grad))
+        assert torch.equal(leaf.detach(), logits)
+    torch.testing.assert_close(results[0], results[1])
