@@ -14,7 +14,8 @@ import msgspec
 from .messages import Graded, Job, Policy, Purpose, Rollout, Task, Verdict
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_DOMAIN = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*")
+_DOMAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*(\.[a-z0-9]+(_[a-z0-9]+)*)*")
+"""No word begins or ends with `_` and none has two in a row, so that `domain_token` is injective."""
 _RUN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -27,7 +28,7 @@ def check_token(value: str, what: str) -> str:
 
 def check_domain(name: str) -> str:
     """`name` if it is a dotted lower-case domain name of at most 100 characters; ValueError otherwise."""
-    if len(name) > 100 or "__" in name or not _DOMAIN.fullmatch(name):
+    if len(name) > 100 or not _DOMAIN.fullmatch(name):
         raise ValueError(f"domain {name!r}: expected dotted lower-case words such as 'code.python.functions'")
     return name
 
