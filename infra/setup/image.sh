@@ -3,7 +3,7 @@
 #
 # `image.sh python` makes $TILTYARD_HOME/images/python-<hash of the recipe> from the host's own distribution and mirror
 # with mmdebstrap or debootstrap, trims it, pre-creates the mount points and renames it into place: it is there whole or
-# not at all. A recipe is profile, distribution suite, package list and this file; a second call takes milliseconds.
+# not at all. The recipe is the suite, the package list and this file; a second call takes milliseconds.
 set -euo pipefail
 
 home=${TILTYARD_HOME:-$HOME/.cache/tiltyard}
@@ -11,6 +11,7 @@ profile=${1:-python}
 work=
 
 fail() { echo "image: $1" >&2; exit 1; }
+# shellcheck disable=SC2317  # called by the trap
 cleanup() { if [ -n "$work" ]; then rm -rf "$work"; fi; }
 trap cleanup EXIT
 
@@ -21,8 +22,8 @@ esac
 
 # shellcheck source=/dev/null
 . /etc/os-release
-suite=${TILTYARD_SUITE:-${VERSION_CODENAME:-}}
-[ -n "$suite" ] || fail "can't tell the distribution's suite; set TILTYARD_SUITE, for example bookworm"
+suite=${IMAGE_SUITE:-${VERSION_CODENAME:-}}
+[ -n "$suite" ] || fail "can't tell the distribution's suite; set IMAGE_SUITE, for example bookworm"
 recipe=$( (echo "$profile $suite $packages"; cat "$0") | sha256sum | cut -c1-12)
 target=$home/images/$profile-$recipe
 if [ -d "$target" ]; then echo "$target"; exit 0; fi
@@ -42,8 +43,8 @@ fi
 mirror=$(grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources \
     /etc/apt/sources.list.d/ubuntu.sources 2>/dev/null | grep -vE 'security|snapshot' | head -n 1 || true)
 case ${ID:-} in
-    ubuntu) mirror=${TILTYARD_MIRROR:-${mirror:-http://archive.ubuntu.com/ubuntu}} components=main,universe ;;
-    *) mirror=${TILTYARD_MIRROR:-${mirror:-http://deb.debian.org/debian}} components=main ;;
+    ubuntu) mirror=${IMAGE_MIRROR:-${mirror:-http://archive.ubuntu.com/ubuntu}} components=main,universe ;;
+    *) mirror=${IMAGE_MIRROR:-${mirror:-http://deb.debian.org/debian}} components=main ;;
 esac
 
 work=$(mktemp -d "$home/images/.build-XXXXXX")
@@ -56,12 +57,12 @@ if command -v mmdebstrap > /dev/null; then
 else
     debootstrap --variant=minbase --components="$components" --include="$packages" "$suite" "$root" "$mirror" > "$log" 2>&1 || built=no
 fi
-[ "${built:-yes}" = yes ] || fail "no root file system from $mirror ($(grep -E '^(E|W):' "$log" | tail -n 1)); set TILTYARD_MIRROR to a reachable mirror"
+[ "${built:-yes}" = yes ] || fail "no root file system from $mirror ($(grep -E '^(E|W):' "$log" | tail -n 1)); set IMAGE_MIRROR to a reachable mirror"
 
 rm -rf "$root"/usr/share/{doc,man,info,locale,lintian} "$root"/var/lib/apt/lists/* "$root"/var/cache/* "$root"/var/log/* \
     "$root"/tmp/* "$root"/root/.[a-z]* "$root"/etc/{hostname,resolv.conf,machine-id}
 mkdir -p "$root"/{workspace,tmp,proc,dev,sys,run,tiltyard} "$root"/var/cache "$root"/var/log
-echo 'nobody-in-particular:x:1000:1000::/workspace:/bin/bash' | sed 's/^nobody-in-particular/user/' >> "$root/etc/passwd"
+echo 'user:x:1000:1000::/workspace:/bin/bash' >> "$root/etc/passwd"
 echo 'user:x:1000:' >> "$root/etc/group"
 printf '127.0.0.1 localhost\n::1 localhost\n' > "$root/etc/hosts"
 # Byte code of the whole standard library, checked by nothing at run time: a start in the sandbox reads less.

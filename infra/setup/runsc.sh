@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Get a gVisor runtime (runsc) that works here, and print its path on the last line.
 #
-# Order: the one named by TILTYARD_RUNSC, the one installed by an earlier call, the one on the PATH, gVisor's own release,
+# Order: the one named by TILTYARD_SANDBOX__RUNSC, the one installed by an earlier call, the one on the PATH, gVisor's own release,
 # then Debian's packages (bookworm-backports first: the package in Debian 12 main can't run `ls`). Each candidate must
 # pass the same self-test by behaviour; version strings aren't looked at. Nothing outside TILTYARD_HOME is changed.
 set -euo pipefail
 
 home=${TILTYARD_HOME:-$HOME/.cache/tiltyard}
-mirror=${TILTYARD_GVISOR_URL:-https://storage.googleapis.com/gvisor/releases/release/latest}
+mirror=${GVISOR_URL:-https://storage.googleapis.com/gvisor/releases/release/latest}
 target=$home/bin/runsc
 work=
 
 fail() { echo "runsc: $1" >&2; exit 1; }
+# shellcheck disable=SC2317  # called by the trap
 cleanup() { if [ -n "$work" ]; then rm -rf "$work"; fi; }
 trap cleanup EXIT
 
@@ -20,7 +21,7 @@ passes() {
     local binary=$1 _
     [ -x "$binary" ] || return 1
     for _ in 1 2 3; do
-        [ "$(timeout 20 "$binary" --network=none --ignore-cgroups --platform=systrap do \
+        [ "$(timeout 20 "$binary" --network=none --ignore-cgroups --platform=systrap "do" \
             /bin/sh -c 'ls -d /usr && stat -c %F /usr && echo end' 2>/dev/null | tr '\n' ' ')" = "/usr directory end " ] || return 1
     done
 }
@@ -48,6 +49,7 @@ from_release() {
 
 # "URI KEYRING" of the first Debian or Ubuntu archive the host uses; the keyring may be empty.
 host_archive() {
+    # shellcheck disable=SC2046  # names without blanks
     awk '
         function flush() { if (uri != "" && uri !~ /security/ && comps ~ /main/) { print uri, key; found = 1; exit }; uri = key = comps = "" }
         FILENAME ~ /\.sources$/ && /^[ \t]*$/ { flush(); next }
@@ -79,9 +81,9 @@ from_suite() {
     passes "$apt/tree/usr/bin/runsc" && install_from "$apt/tree/usr/bin/runsc"
 }
 
-if [ -n "${TILTYARD_RUNSC:-}" ]; then
-    passes "$TILTYARD_RUNSC" && use "$TILTYARD_RUNSC"
-    fail "$TILTYARD_RUNSC fails the self-test (ls and stat inside a sandbox); unset TILTYARD_RUNSC to have one fetched"
+if [ -n "${TILTYARD_SANDBOX__RUNSC:-}" ]; then
+    passes "$TILTYARD_SANDBOX__RUNSC" && use "$TILTYARD_SANDBOX__RUNSC"
+    fail "$TILTYARD_SANDBOX__RUNSC fails the self-test (ls and stat inside a sandbox); unset TILTYARD_SANDBOX__RUNSC to have one fetched"
 fi
 [ "$(id -u)" = 0 ] || fail "gVisor with limits needs root; run it as root or under sudo"
 for candidate in "$target" "$(command -v runsc || true)"; do
@@ -95,4 +97,4 @@ if command -v apt-get > /dev/null; then
     if [ "${ID:-}" = debian ]; then from_suite bookworm-backports main || true; fi
     from_suite "${VERSION_CODENAME:-stable}" "main $([ "${ID:-}" = ubuntu ] && echo universe)" || true
 fi
-fail "no working runsc here: neither $mirror nor a package that passes the self-test; put one at $target or set TILTYARD_RUNSC"
+fail "no working runsc here: neither $mirror nor a package that passes the self-test; put one at $target or set TILTYARD_SANDBOX__RUNSC"

@@ -14,7 +14,8 @@ from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits
 
 
-async def main(home: str, runsc: str, image: str, count: str) -> None:
+async def main(*arguments: str) -> None:
+    home, runsc, image, count = arguments
     backend = GVisorBackend.open(SandboxSettings(home=home, runsc=runsc, image={"python": image}))
     print(backend.instance.id, flush=True)
     busy = Command(argv=("bash", "-c", "setsid sleep 600 & while :; do sleep 0.1; done"), limits=ExecLimits(wall_s=600))
