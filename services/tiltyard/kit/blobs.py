@@ -35,9 +35,12 @@ class BlobStore:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".put-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                os.replace(temporary, path)
+            finally:
+                Path(temporary).unlink(missing_ok=True)
         return BlobRef(uri=f"sha256:{digest}", size=len(data), sha256=digest)
 
     def get(self, ref: BlobRef) -> bytes:

@@ -9,6 +9,7 @@ Left out: what each key means, which stands in the `settings.py` of the componen
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,8 +72,12 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __post_init__(self) -> None:
         check_run(self.name)
-        for domain in (*self.train, *self.evaluate):
-            check_domain(domain)
+        for key in ("train", "evaluate"):
+            for domain in getattr(self, key):
+                try:
+                    check_domain(domain)
+                except ValueError as error:
+                    raise ValueError(f"{key}: {error}") from error
         for key, least in (
             ("groups_per_step", 1),
             ("group_size", 1),
@@ -152,9 +157,10 @@ class Source(msgspec.Struct, frozen=True):
 
 def _parse_value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return parsed["value"] if len(parsed) == 1 else text
 
 
 def _assign(tables: dict[str, Any], origins: dict[str, str], dotted: str, text: str, origin: str) -> None:
@@ -170,8 +176,10 @@ def _assign(tables: dict[str, Any], origins: dict[str, str], dotted: str, text: 
     if len(keys) < 2:
         raise SettingsError(f"{origin}: expected table.key=value, got {dotted!r}")
     table = tables
-    for key in keys[:-1]:
+    for depth, key in enumerate(keys[:-1], 1):
         table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            raise SettingsError(f"{origin}: {'.'.join(keys[:depth])} is a value, not a table")
     table[keys[-1]] = _parse_value(text)
     origins[".".join(keys[:2])] = origin
 
@@ -216,8 +224,9 @@ def section(source: Source, name: str, kind: type[S]) -> S:
     except (msgspec.ValidationError, ValueError) as error:
         text = str(error)
         path = text.rsplit("at `$.", 1)[1].rstrip("`") if "at `$." in text else ""
-        key = path.split(".")[0].split("[")[0] or text.split(":")[0]
+        unknown = re.search("unknown field `(.*)`", text)
+        key = path.split(".")[0].split("[")[0] or (unknown.group(1) if unknown else text.split(":")[0])
         origin = source.origins.get(f"{name}.{key}", source.file)
-        reason = text.split(" - at `$")[0]
         where = f"[{name}] {path}" if path else f"[{name}]"
-        raise SettingsError(f"{origin}: {where}: {reason}; known keys: {', '.join(kind.__struct_fields__)}") from error
+        hint = f"; known keys: {', '.join(kind.__struct_fields__)}" if unknown and not path else ""
+        raise SettingsError(f"{origin}: {where}: {text.split(' - at `$')[0]}{hint}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +27,7 @@ TURN_KINDS = {
 }
 
 
-def rollout(turns: Sequence[Turn] = (), **fields: object) -> Rollout:
+def rollout(turns: Sequence[Turn] = (), **fields: Any) -> Rollout:
     limits = RolloutLimits(turns=3, tokens=1000, attempts=2)
     task = build.task(limits=limits)
     return build.rollout(task, turns=tuple(turns), **({"deadline": DEADLINE} | fields))

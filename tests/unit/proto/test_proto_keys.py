@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +27,7 @@ def accepted(domain: str) -> bool:
 runs = st.from_regex(r"[a-z][a-z0-9_]{0,39}", fullmatch=True)
 
 
-def rollout(turns: int = 0, **fields: object) -> Rollout:
+def rollout(turns: int = 0, **fields: Any) -> Rollout:
     return build.rollout(turns=(build.turn(),) * turns, **fields)
 
 
@@ -114,7 +115,7 @@ def test_bad_runs_are_refused(name: str) -> None:
 @pytest.mark.parametrize("value", ["", "a.b", "*", ">", "a b", "x" * 129, "é", "a\n"])
 def test_bad_tokens_are_refused(value: str) -> None:
     """Wildcards, dots and spaces never get into a subject."""
-    with pytest.raises(ValueError, match="key 'x'|expected 1 to 128"):
+    with pytest.raises(ValueError, match="expected 1 to 128"):
         keys.check_token(value, "key")
 
 

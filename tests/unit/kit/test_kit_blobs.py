@@ -1,0 +1,80 @@
+"""The blob store: whole or absent."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tiltyard.kit.blobs import BlobMissing, BlobStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path / "blobs")
+
+
+def files(store: BlobStore) -> list[Path]:
+    return [path for path in store.root.rglob("*") if path.is_file()]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=300))
+def test_what_is_put_comes_back(store: BlobStore, data: bytes) -> None:
+    """Any bytes come back, referred to by their hash and size."""
+    ref = store.put(data)
+    assert store.get(ref) == data
+    assert (ref.size, ref.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert ref.uri == f"sha256:{ref.sha256}"
+
+
+def test_the_same_twice_is_one_file(store: BlobStore) -> None:
+    """Content has one name, so a second put changes nothing."""
+    assert store.put(b"x") == store.put(b"x")
+    assert len(files(store)) == 1
+
+
+@pytest.mark.parametrize("damaged", [b"", b"conten", b"contenT", b"content and more"])
+def test_a_damaged_blob_is_missing(store: BlobStore, damaged: bytes) -> None:
+    """Truncated, altered or longer bytes are never handed out."""
+    ref = store.put(b"content")
+    files(store)[0].write_bytes(damaged)
+    with pytest.raises(BlobMissing, match="do not match"):
+        store.get(ref)
+
+
+def test_a_blob_that_is_not_there(store: BlobStore) -> None:
+    """An absent blob, and a reference of another size, are BlobMissing."""
+    ref = store.put(b"content")
+    with pytest.raises(BlobMissing, match="do not match"):
+        store.get(msgspec.structs.replace(ref, size=6))
+    files(store)[0].unlink()
+    with pytest.raises(BlobMissing, match="No such file"):
+        store.get(ref)
+
+
+def test_many_writers_of_one_blob(store: BlobStore) -> None:
+    """Concurrent puts of the same content all succeed, and nothing temporary is left."""
+    data = b"y" * 200_000
+    with ThreadPoolExecutor(8) as pool:
+        refs = list(pool.map(store.put, [data] * 24))
+    assert len(set(refs)) == 1
+    assert store.get(refs[0]) == data
+    assert len(files(store)) == 1
+
+
+def test_a_write_that_fails_leaves_nothing(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full leaves neither a blob nor a temporary file."""
+
+    def full(source: str, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tiltyard.kit.blobs.os.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        store.put(b"content")
+    assert files(store) == []
