@@ -60,6 +60,20 @@ def unpack(archive: bytes, max_bytes: int, max_entries: int) -> list[Entry]:
     return sorted(entries, key=lambda entry: ("dfl".index(entry[0]), entry[2]))
 
 
+def contents(archive: bytes, paths: Iterable[str] | None, limit: int, caps: tuple[int, int]) -> dict[str, bytes]:
+    """Regular files of an archive by path, all or those of `paths`, as many as fit `limit` bytes. Links are left out.
+
+    `caps`: most bytes and entries; ArchiveRefused over them.
+    """
+    wanted = None if paths is None else {check_path(path) for path in paths}
+    found: dict[str, bytes] = {}
+    for kind, _, path, data in unpack(archive, *caps):
+        if kind == "f" and (wanted is None or path in wanted) and len(data) <= limit:
+            limit -= len(data)
+            found[path.decode("utf-8", "surrogateescape")] = data
+    return found
+
+
 def _entry(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Entry:
     try:
         path = check_path(info.name)

@@ -104,6 +104,11 @@ def goes_on(rollout: Rollout, hop: Hop) -> bool:
     return hop.stage == "generate" and isinstance(following, Rollout) and following.attempt == rollout.attempt
 
 
+def only_looks(job: Job) -> bool:
+    """Does the job run nothing, so that its workspace can be read where it lies?"""
+    return job.command.argv == ("true",) and not job.command.files
+
+
 def graded(job: Job, execution: Execution, files: dict[str, bytes]) -> Graded:
     """The answer to a grading job."""
     return Graded(rollout=job.rollout, execution=execution, files=files)

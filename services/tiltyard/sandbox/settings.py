@@ -20,8 +20,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Directory of runsc, images and live sandboxes; empty: $TILTYARD_HOME, else ~/.cache/tiltyard."""
     image: dict[str, str] = {}
     """Root file system per profile; a profile without one uses the newest <home>/images/<profile>-*."""
-    pool: dict[str, int] = msgspec.field(default_factory=lambda: {"python": 4})
-    """Idle sandboxes kept ready, per profile."""
+    pool: dict[str, int] = msgspec.field(default_factory=lambda: {"python": 8})
+    """Idle sandboxes kept ready, per profile; a group of rollouts comes all at once. Each takes about 22 MiB."""
     refill: int = 2
     """Sandboxes started at a time to refill the pools."""
     slots: int = 4

@@ -20,6 +20,7 @@ from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Ro
 from tiltyard_proto.outcomes import Grade, Outcome, policy_for
 
 from . import handler, metrics
+from .archive import contents
 from .backend import ArchiveRefused, Sandbox, SandboxError, SandboxLost, StartFailed, WorkspaceFull, WorkspaceTooLarge
 from .cache import Result, ResultCache, key_of
 from .pool import Pool
@@ -125,7 +126,24 @@ class Worker:
         _count("job", result.execution)
         return handler.graded(job, result.execution, result.files)
 
+    async def _look(self, job: Job) -> Result:
+        """Answer a job that runs nothing from its workspace's archive: no sandbox is needed to read a tar."""
+        settings = self.settings
+        limit, caps = job.command.limits.output_bytes, (settings.workspace_bytes, settings.workspace_entries)
+        try:
+            archive = await self._load(job.workspace)
+            files = contents(archive, None, limit, caps) if archive and job.snapshot else {}
+            if archive and job.collect:
+                files |= contents(archive, job.collect, limit, caps)
+        except ArchiveRefused as error:
+            raise handler.BadMessage(f"workspace: {error}") from error
+        except Infrastructure as error:
+            return Result(execution=Execution(outcome=error.outcome, detail=error.detail))
+        return Result(execution=Execution(outcome=Outcome.FINISHED, exit_code=0), files=files)
+
     async def _grade(self, job: Job) -> Result:
+        if handler.only_looks(job):
+            return await self._look(job)
         failure = Infrastructure(Outcome.SANDBOX_LOST, "")
         for _ in range(TRIES):
             try:

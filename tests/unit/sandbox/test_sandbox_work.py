@@ -174,6 +174,28 @@ async def test_grading_sees_a_copy_of_the_workspace(worker: Worker) -> None:
         assert set(found.files) == {"answer.txt", "check.py", "given.txt", "main.py"}
 
 
+async def test_looking_needs_no_sandbox(worker: Worker, backend: Flaky) -> None:
+    """A job that runs nothing gives what a sandbox would give, from the archive, without starting one."""
+    source = (
+        "import os; open('a', 'w').write('1'); os.mkdir('d'); open('d/b', 'w').write('22')"
+    source += "; os.symlink('a', 'link')"
+    )
+    workspace = running(await worker.turn(act(source, interface="python"))).turns[-1].workspace
+    starts = backend._count
+    seen = []
+    for argv in (("true",), ("sh", "-c", ":")):
+        command = Command(argv=argv)
+        wanted = msgspec.structs.replace(job("", workspace), command=command, collect=("d/b", "link", "no"))
+        listed = msgspec.structs.replace(wanted, snapshot=True, collect=())
+        seen.append([(await worker.job(one)).files for one in (wanted, listed)])
+        assert backend._count - starts == (0 if argv == ("true",) else 2)
+    assert seen[0] == seen[1]
+    assert seen[0][0] == {"d/b": b"22"}
+    missing = BlobRef(uri="sha256:0", size=1, sha256="0" * 64)
+    gone = msgspec.structs.replace(job("", missing), command=Command(argv=("true",)))
+    assert (await worker.job(gone)).execution.outcome is Outcome.BLOB_MISSING
+
+
 async def test_identical_deterministic_jobs_run_once(worker: Worker) -> None:
     """Identical jobs marked deterministic share a run; others do not."""
     seen = [(await worker.job(job("import time; print(time.time_ns())", deterministic=True))) for _ in range(2)]
