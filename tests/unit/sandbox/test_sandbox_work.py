@@ -177,8 +177,7 @@ async def test_grading_sees_a_copy_of_the_workspace(worker: Worker) -> None:
 async def test_looking_needs_no_sandbox(worker: Worker, backend: Flaky) -> None:
     """A job that runs nothing gives what a sandbox would give, from the archive, without starting one."""
     source = (
-        "import os; open('a', 'w').write('1'); os.mkdir('d'); open('d/b', 'w').write('22')"
-    source += "; os.symlink('a', 'link')"
+        "import os; open('a', 'w').write('1'); os.mkdir('d'); open('d/b', 'w').write('22'); os.symlink('a', 'link')"
     )
     workspace = running(await worker.turn(act(source, interface="python"))).turns[-1].workspace
     starts = backend._count
