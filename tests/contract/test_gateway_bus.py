@@ -95,7 +95,7 @@ async def test_turns_go_where_their_action_sends_them(bus: Bus) -> None:
 async def test_a_group_in_flight_survives_new_weights(bus: Bus) -> None:
     """Every rollout that runs while a new version is announced arrives once, whole, with the versions it met."""
     fake = FakeEngine(step_s=0.003)
-    async with gateway(bus, fake) as made:
+    async with gateway(bus, fake, poll_s=600) as made:
         await bus.publish(POLICY, policy(0))
         for index in range(8):
             await bus.publish(GENERATE, member(index, sampling=Sampling(max_new_tokens=80)))
@@ -167,3 +167,15 @@ async def test_messages_that_need_no_sampling_pass_through(bus: Bus) -> None:
     ((stage, message),) = await made.handle(member(0, turns=(turn(observation="again"),)))
     assert (stage.name, message.outcome) == ("verify", Outcome.TURN_LIMIT)
     assert made.unready() == "no policy published yet"
+
+
+async def test_a_missed_announcement_is_found_by_asking(bus: Bus) -> None:
+    """The newest policy of the own run is what a poll takes, whatever other runs publish."""
+    made = Gateway("run", bus, [], GatewaySettings(), lambda _path: ByteChat())
+    await made.refresh()
+    assert made.pool.wanted == -1
+    for version in (0, 1, 2):
+        await bus.publish(POLICY, policy(version))
+    await bus.publish(POLICY, msgspec.structs.replace(policy(9), run="run2"))
+    await made.refresh()
+    assert made.pool.wanted == 2

@@ -219,9 +219,24 @@ async def test_a_tripped_engine_rests_and_returns() -> None:
         assert (done.outcome, len(fake.requests), f.engine().trips) == (None, 3, 0)
 
 
+async def test_a_probe_doesnt_end_the_rest() -> None:
+    """While a tripped engine rests, a good probe leaves it out of rotation; afterwards one brings it back."""
+    fake = FakeEngine(version="0", model_path="/policies/v0")
+    async with fleet(fake, breaker_faults=1, probe_s=1000) as f:
+        f.publish(0)
+        await f.ready(0)
+        f.pool.failed(f.engine(), "boom")
+        keeper = Keeper(f.engine(), f.pool, f.wanted, f.refresh, f.pool.settings)
+        await keeper.tick()
+        assert f.engine().state is State.SUSPECT
+        f.engine().rest_until = 0.0
+        await keeper.tick()
+        assert f.engine().state is State.READY
+
+
 async def test_a_move_that_is_cancelled_leaves_no_engine_paused() -> None:
     """A gateway that stops in the middle of a move lets the engine go on."""
-    fake = FakeEngine(flush_refusals=10**6)
+    fake = FakeEngine(flush_refusals=10**6, continue_s=0.05)
     async with fleet(fake, flush_wait_s=30.0) as f:
         f.publish(0)
         await until(lambda: "flush refused" in fake.calls)

@@ -64,6 +64,8 @@ class FakeEngine:
     update_flushes: bool = False
     """Flush during the update whatever was asked for, and complain when requests hold the cache."""
     flush_refusals: int = 0
+    continue_s: float = 0.0
+    """Time that continuing takes; a caller that leaves meanwhile leaves the engine paused."""
     script: deque[Canned] = field(default_factory=deque)
     requests: list[dict[str, Any]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -222,6 +224,7 @@ class FakeEngine:
         return _json({"message": "Generation paused.", "status": "ok"})
 
     async def _continue(self, _: web.Request) -> web.Response:
+        await asyncio.sleep(self.continue_s)
         self.calls.append("continue")
         self.paused = ""
         await self._wake()
@@ -230,7 +233,8 @@ class FakeEngine:
     async def _update(self, request: web.Request) -> web.Response:
         body = msgspec.json.decode(await request.read())
         path = body["model_path"]
-        self.calls.append(f"update {body.get('weight_version')}")
+        asked = [name for name in ("flush_cache", "abort_all_requests") if body.get(name, name == "flush_cache")]
+        self.calls.append(" ".join(["update", str(body.get("weight_version")), *asked]))
         if self.known_paths is not None and path not in self.known_paths:
             return _json({"success": False, "message": f"{path} does not exist"}, 400)
         self.live_version = body["weight_version"]
@@ -242,9 +246,10 @@ class FakeEngine:
 
     async def _set_version(self, request: web.Request) -> web.Response:
         body = msgspec.json.decode(await request.read())
-        self.calls.append(f"set_version {body['new_version']}")
+        abort = body.get("abort_all_requests", True)
+        self.calls.append(f"set_version {body['new_version']}{' abort_all_requests' if abort else ''}")
         self.version = body["new_version"]
-        if body.get("abort_all_requests", True):
+        if abort:
             await self._cut("")
         return _json({"success": True, "message": ""})
 
