@@ -65,7 +65,7 @@ def test_errors_are_named_after_conditions(code: int, err_code: int, description
 
 def test_size_counts_headers() -> None:
     """What would make the server close the connection is refused before it is sent."""
-    js = JetStream(SimpleNamespace(max_payload=1000))  # type: ignore[arg-type]
+    js = JetStream(SimpleNamespace(max_payload=1000))
     js.check_size("s", b"x" * 900, {})
     with pytest.raises(TooLarge, match="the server takes 1000"):
         js.check_size("s", b"x" * 900, {"Header": "v" * 90})

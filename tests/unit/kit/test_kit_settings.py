@@ -32,12 +32,15 @@ def read(file: Path, text: str, overrides: Sequence[str] = (), environ: Mapping[
     return read_source(file, overrides, environ or {})
 
 
+def check(source: Source) -> None:
+    section(source, "run", RunSettings)
+    section(source, "bus", BusSettings)
+
+
 def mistake(file: Path, text: str, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> str:
     """The one line that a mistake in `[run]` or `[bus]` says."""
     with pytest.raises(SettingsError) as caught:
-        source = read(file, text, overrides, environ)
-        section(source, "run", RunSettings)
-        section(source, "bus", BusSettings)
+        check(read(file, text, overrides, environ))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
