@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run, data = section(source, "run", RunSettings), section(source, "data", DataSettings)
         service = section(source, "service", ServiceSettings)
         log.setup("engine", service.log_format, service.log_level)
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        os.environ.update(OMP_WAIT_POLICY="PASSIVE", OMP_NUM_THREADS="1")  # a lane is one thread
         from tiltyard.engine.serve import ModelUnavailable, serve
     except SettingsError as error:
         sys.exit(f"tiltyard engine: {error}")

@@ -20,7 +20,7 @@ from torch import Tensor
 from tiltyard.policy.config import LlamaConfig
 
 BLOCK_ROWS = 8
-_ROUND = 32
+_ROUND = 16
 
 
 _serial = itertools.count()
@@ -65,8 +65,8 @@ class Plan(NamedTuple):
 
     `gather` [G * R] holds the row in each place of each block (0 where the place is empty), `scatter` [B] the place
     of each row, `columns` [B] the token column each row writes, `positions` [B] its place in the sequence. `mask` [B,
-    1, P + T] is 0 where a row may look and -inf elsewhere: P columns for the longest prompt, then T generated tokens,
-    this step's included.
+    N * Q, P + T] is 0 where a row may look and -inf elsewhere: P columns of prompt, then T of generated tokens. P and
+    T are the whole length of the memory, rounded up: contiguous keys multiply faster than a shorter slice of them.
     """
 
     rows: int
@@ -140,11 +140,11 @@ class KVBatch:
             per_row.pop()
         if not block.rows:
             self._remove_block(block)
+        self.answers = self._shrunk(self.answers, len(self), max(self.generated, default=-1) + 1)
 
     def plan(self) -> Plan:
         """Makes room for one more token per row and returns the indices of the step that will write it."""
-        generated = max(self.generated) + 1
-        self._reserve_answers(len(self), generated)
+        self._reserve_answers(len(self), max(self.generated) + 1)
         block_rows = max(len(block.rows) for block in self._blocks)
         gather, scatter = [0] * (block_rows * len(self._blocks)), [0] * len(self)
         for number, block in enumerate(self._blocks):
@@ -152,7 +152,8 @@ class KVBatch:
                 gather[place], scatter[slot] = slot, place
         prompts = torch.tensor([block.length for block in self._block_of])
         lengths = torch.tensor(self.generated)
-        prompt = self._longest()
+        prompt, generated = self.prompts.shape[4], self.answers.shape[4]
+        heads = self._config.num_attention_heads
         keys = torch.arange(prompt + generated)
         hidden = (keys >= prompts[:, None]) & (keys < prompt) | (keys - prompt > lengths[:, None])
         mask = torch.zeros(hidden.shape, dtype=self._dtype).masked_fill_(hidden, float("-inf"))
@@ -167,7 +168,7 @@ class KVBatch:
             slots=torch.arange(len(self)),
             columns=lengths,
             positions=prompts + lengths,
-            mask=mask[:, None],
+            mask=mask[:, None].expand(-1, heads, -1).contiguous(),
         )
 
     def advance(self) -> None:
@@ -199,6 +200,7 @@ class KVBatch:
         self._blocks.pop()
         if self._open.get(block.serial) is block:
             del self._open[block.serial]
+        self.prompts = self._shrunk(self.prompts, len(self._blocks), self._longest())
 
     def _reserve_answers(self, slots: int, tokens: int) -> None:
         self.answers = self._grown(self.answers, slots, slots, tokens)
@@ -209,9 +211,21 @@ class KVBatch:
         if slots <= have_slots and tokens <= have_tokens:
             return memory
         slots = have_slots if slots <= have_slots else max(slots, 2 * have_slots, 8)
-        wanted = have_tokens if tokens <= have_tokens else max(tokens, have_tokens * 3 // 2)
-        tokens = -(-wanted // _ROUND) * _ROUND
-        grown = self._empty(slots, tokens).zero_()
+        wanted = have_tokens if tokens <= have_tokens else max(tokens, have_tokens * 5 // 4)
+        grown = self._empty(slots, _rounded(wanted)).zero_()
         kept = min(used, have_slots)
         grown[:, :, :kept, :, :have_tokens] = memory[:, :, :kept]
         return grown
+
+    def _shrunk(self, memory: Tensor, used: int, tokens: int) -> Tensor:
+        """The used slots with as many tokens as are needed, where the memory is far longer; nothing when unused."""
+        if not used:
+            return self._empty(0, 0)
+        if memory.shape[4] <= 2 * max(tokens, 4 * _ROUND):
+            return memory
+        small = self._empty(used, _rounded(tokens))
+        return small.copy_(memory[:, :, :used, :, : small.shape[4]])
+
+
+def _rounded(tokens: int) -> int:
+    return -(-tokens // _ROUND) * _ROUND

@@ -73,10 +73,13 @@ class Llama:
 
     @classmethod
     def load(cls, model_dir: Path, dtype: torch.dtype) -> "Llama":
-        """Reads a Hugging Face directory. Raises ValueError when it is incomplete or not a supported model."""
-        config = read_config(model_dir)
+        """Reads a Hugging Face directory. Raises ValueError when it is incomplete, damaged or not a supported model."""
+        config, parameters = read_config(model_dir), load_parameters(model_dir, dtype)
+        for name, tensor in parameters.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise ValueError(f"{model_dir}: the tensor {name!r} holds values that are not finite")
         try:
-            return cls(config, load_parameters(model_dir, dtype), dtype)
+            return cls(config, parameters, dtype)
         except KeyError as error:
             raise ValueError(f"{model_dir} lacks the tensor {error.args[0]!r}") from None
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from tiltyard.policy.sampling_settings import Sampling
 
 _BLOCK = 256
+_ROWS_AT_ONCE = 8
 
 
 def sample(logits_BV: Tensor, how: Sequence[Sampling], uniforms_B: Tensor) -> tuple[list[int], list[float]]:
@@ -22,6 +23,18 @@ def sample(logits_BV: Tensor, how: Sequence[Sampling], uniforms_B: Tensor) -> tu
     `logits_BV` may be bf16 or float32 and is not changed; `uniforms_B` is float32 in [0, 1). Returns token ids and
     log-probabilities. Raises ValueError when a row holds no finite logit.
     """
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    for begin in range(0, len(how), _ROWS_AT_ONCE):
+        some = slice(begin, begin + _ROWS_AT_ONCE)
+        theirs = _sample_some(logits_BV[some], how[some], uniforms_B[some])
+        tokens += theirs[0].tolist()
+        logprobs += theirs[1].tolist()
+    return tokens, logprobs
+
+
+def _sample_some(logits_BV: Tensor, how: Sequence[Sampling], uniforms_B: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for few enough rows that the copies of their logits stay in the CPU's cache."""
     scaled = _scaled(logits_BV, how)
     top = scaled.amax(-1, keepdim=True)
     if not bool(torch.isfinite(top).all()):
@@ -36,7 +49,7 @@ def sample(logits_BV: Tensor, how: Sequence[Sampling], uniforms_B: Tensor) -> tu
     cut = [row for row, s in enumerate(how) if s.truncates]
     _replace(tokens, cut, lambda rows: _truncated(weights[rows], [how[row] for row in cut], uniforms_B[rows]))
     logprobs = scaled.gather(1, tokens[:, None]) - top - cumulative[:, -1:].log()
-    return tokens.tolist(), logprobs[:, 0].tolist()
+    return tokens, logprobs[:, 0]
 
 
 def token_logprobs(logits_TV: Tensor, tokens_T: Tensor) -> Tensor:

@@ -123,3 +123,15 @@ def test_missing_tensors_are_named(model_dir: Path, tmp_path: Path) -> None:
     save_file(parameters, str(broken / "model.safetensors"))
     with pytest.raises(ValueError, match=r"lacks the tensor 'model\.layers\.1\.mlp\.up_proj\.weight'"):
         Llama.load(broken, torch.float32)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    """A model whose training diverged is refused by the name of the damaged tensor."""
+    from safetensors.torch import save_file
+
+    broken = make_random(tmp_path / "m")
+    parameters = load_parameters(broken, torch.float32)
+    parameters["model.norm.weight"][3] = float("nan")
+    save_file(parameters, str(broken / "model.safetensors"))
+    with pytest.raises(ValueError, match=r"'model\.norm\.weight' holds values that are not finite"):
+        Llama.load(broken, torch.float32)
