@@ -1,0 +1,62 @@
+"""Run a service's `start` in this process, against the test's bus."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import structlog
+
+from tiltyard.kit.bus import Bus
+from tiltyard.kit.health import HealthServer
+from tiltyard.kit.service import Context
+from tiltyard.kit.settings import BusSettings, DataSettings, RunSettings, ServiceSettings
+from tiltyard_proto.topology import Stage
+
+
+def context(name: str, bus: Bus, run: RunSettings, settings: Any, data: Path) -> Context:
+    """What `run_service` would hand to the service."""
+    return Context(
+        name=name,
+        settings=settings,
+        run=run,
+        bus_settings=BusSettings(),
+        data_settings=DataSettings(root=str(data)),
+        service=ServiceSettings(drain_s=5.0),
+        bus=bus,
+        blobs=bus.blobs,
+        data=data / "runs" / run.name,
+        stop=anyio.Event(),
+        log=structlog.get_logger(),
+        health=HealthServer(0, bus),
+    )
+
+
+@asynccontextmanager
+async def running(start: Any, *contexts: Context) -> AsyncIterator[None]:
+    """The services, until the block ends; then they drain."""
+    async with anyio.create_task_group() as tasks:
+        for each in contexts:
+            tasks.start_soon(start, each)
+        yield
+        for each in contexts:
+            each.stop.set()
+
+
+async def stored(bus: Bus, stage: Stage[Any]) -> list[str]:
+    """Subjects of all messages of a stage, in order."""
+    info = await bus.js.api(f"STREAM.INFO.{stage.stream}", {"subjects_filter": ">"})
+    subjects: dict[str, int] = info["state"].get("subjects") or {}
+    assert sum(subjects.values()) == info["state"]["messages"]
+    return sorted(subjects)
+
+
+async def eventually(bus: Bus, stage: Stage[Any], count: int, within_s: float = 15) -> list[str]:
+    """Subjects of a stage once there are `count`; TimeoutError after `within_s` seconds."""
+    with anyio.fail_after(within_s):
+        while len(found := await stored(bus, stage)) < count:
+            await anyio.sleep(0.02)
+    return found
