@@ -28,8 +28,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Of weights and arithmetic; auto: the model's own, or float32 where the CPU has no bf16 instructions."""
     threads: int = 0
     """Batches computed side by side, each on one core; 0: two, or one on a single core."""
-    lane_rows: int = 32
-    """Rows a batch gets before the next core's batch is used: small batches waste cycles."""
+    lane_rows: int = 64
+    """Rows a batch gets before the next core's batch is used: two half batches cost a fifth more CPU time than one."""
     max_running_requests: int = 128
     """Rows decoded at once."""
     max_queued_requests: int = 4096

@@ -37,7 +37,7 @@ class TorchBackend:
         *,
         dtype: Dtype = "auto",
         threads: int = 1,
-        lane_rows: int = 32,
+        lane_rows: int = 64,
         max_total_tokens: int = 65536,
         prefix_cache_tokens: int = 16384,
         seed: int = 0,
