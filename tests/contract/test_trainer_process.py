@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 from support import training
+from support.waiting import until
 
 from tiltyard.kit.bus import Bus
 from tiltyard_proto.messages import Policy
@@ -26,7 +27,7 @@ class Machine:
     """Starts trainer processes on one bus and one data directory."""
 
     def __init__(self, url: str, root: Path) -> None:
-        self.root = root
+        self.log = root / "trainer.log"
         model = training.tiny_model(root / "model")
         self.config = root / "tiltyard.toml"
         self.config.write_text(
@@ -39,7 +40,7 @@ class Machine:
     def trainer(self) -> Iterator[subprocess.Popen[bytes]]:
         command = [sys.executable, "-m", "tiltyard.trainer", "-c", str(self.config)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        with (self.root / "trainer.log").open("ab") as log:
+        with self.log.open("ab") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
             yield process
@@ -75,6 +76,7 @@ async def test_a_killed_trainer_is_started_again_and_finishes_the_run(
     with machine.trainer() as process:
         await add(bus, 3)
         last = await published(bus, 4)
+        await until(lambda: "training_done" in machine.log.read_text())
         process.send_signal(signal.SIGTERM)
         assert await anyio.to_thread.run_sync(process.wait, 20) == 0
     assert last.final
@@ -84,6 +86,4 @@ async def test_a_killed_trainer_is_started_again_and_finishes_the_run(
     for policy in (third, last):
         weights = (Path(policy.path) / "model.safetensors").read_bytes()
         assert hashlib.sha256(weights).hexdigest() == policy.sha256
-    log = (tmp_path / "trainer.log").read_text()
-    assert "training_done" in log
-    assert "Traceback" not in log
+    assert "Traceback" not in machine.log.read_text()
