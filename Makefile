@@ -27,6 +27,7 @@ demo: setup ## train the built-in model on the built-in tasks, on real parts; pr
 	@$(SUDO) $(BIN)/tiltyard up -c $(DEMO) --fresh --results results/demo.json $(ARGS)
 
 test: python sandbox model ## all tests, on a real nats-server and real gVisor
+	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(SUDO) $(BIN)/pytest $(ARGS)
 
 lint: python ## style, types, import contracts

@@ -9,7 +9,8 @@ import anyio
 
 from tiltyard.kit.embedded import EmbeddedError, find_binary
 
-from .main import UserError, source_of
+from .errors import UserError
+from .main import source_of
 from .sections import check_all
 from .up import preflight
 

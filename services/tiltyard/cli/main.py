@@ -15,11 +15,9 @@ from pathlib import Path
 
 from tiltyard.kit.settings import Source, read_source
 
+from .errors import UserError
+
 SERVICES = ("sampler", "gateway", "sandbox", "verifier", "aggregator", "trainer", "engine")
-
-
-class UserError(Exception):
-    """The user's mistake or a missing prerequisite: one line that says what is wrong and how to mend it."""
 
 
 def _config(parser: argparse.ArgumentParser, *, required: bool = False) -> None:

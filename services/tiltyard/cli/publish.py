@@ -20,7 +20,8 @@ from tiltyard_proto import keys, topology
 from tiltyard_proto.messages import Task
 
 from .connection import connected
-from .main import UserError, source_of
+from .errors import UserError
+from .main import source_of
 
 MAX_SHOWN = 5
 

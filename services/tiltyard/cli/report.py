@@ -16,7 +16,8 @@ from tiltyard.kit.settings import DataSettings, RunSettings, section
 
 from . import stats
 from .archive import Archive, DomainEval
-from .main import UserError, source_of
+from .errors import UserError
+from .main import source_of
 
 CPU_TARGET_S = 500.0
 WALL_TARGET_S = 360.0

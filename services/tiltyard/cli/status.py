@@ -18,7 +18,8 @@ from tiltyard_proto import topology
 from tiltyard_proto.messages import GroupRecord, Policy, RunStatus
 
 from .connection import connected
-from .main import UserError, source_of
+from .errors import UserError
+from .main import source_of
 
 
 async def stages(bus: Bus) -> list[dict[str, Any]]:

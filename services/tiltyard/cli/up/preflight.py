@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import anyio
 
-from tiltyard.cli.main import UserError
+from tiltyard.cli.errors import UserError
 from tiltyard.kit.settings import DataSettings
 
 from .settings import SupervisorSettings
@@ -69,11 +69,11 @@ async def check_sandbox(settings: Any, data: DataSettings, say: Say) -> None:
 
 async def check_model(model: str, data: DataSettings, say: Say) -> Path:
     """The model's directory, made if it is a built-in one."""
-    from tiltyard.policy.models import ensure_model
+    from ..models import prepare
 
     try:
-        path = await anyio.to_thread.run_sync(ensure_model, model, data.cache_path)
-    except (OSError, RuntimeError) as error:
+        path = await anyio.to_thread.run_sync(prepare, model, data.cache_path)
+    except (OSError, RuntimeError, ValueError) as error:
         raise UserError(f"model {model!r}: {error}") from error
     say(f"model: {path}")
     return path

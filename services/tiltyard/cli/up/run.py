@@ -20,7 +20,8 @@ import anyio
 import msgspec
 
 from tiltyard.cli import report as report_command
-from tiltyard.cli.main import UserError, source_of
+from tiltyard.cli.errors import UserError
+from tiltyard.cli.main import source_of
 from tiltyard.cli.publish import publish_tasks
 from tiltyard.cli.sections import check_all
 from tiltyard.domains import registry
@@ -121,6 +122,7 @@ class Supervisor:
         self.server: subprocess.Popen[bytes] | None = None
         self.bus: Bus | None = None
         self.children: list[Child] = []
+        self.model = Path()
 
     # ------------------------------------------------------------ before the services
 
@@ -129,7 +131,7 @@ class Supervisor:
         services, say = self.sections["supervisor"].services, self.log.say
         if services.get("sandbox"):
             await preflight.check_sandbox(self.sections["sandbox"], self.sections["data"], say)
-        await preflight.check_model(self.sections["run"].model, self.sections["data"], say)
+        self.model = await preflight.check_model(self.sections["run"].model, self.sections["data"], say)
         tasks = await anyio.to_thread.run_sync(run_tasks, self.sections["run"])
         await self._start_bus()
         assert self.bus is not None
@@ -185,7 +187,7 @@ class Supervisor:
         settings = self.sections["supervisor"]
         config = str(self.arguments.config) if self.arguments.config else None
         for service, count in settings.services.items():
-            argv = service_argv(service, config, self.arguments.set)
+            argv = service_argv(service, config, [*self.arguments.set, f'run.model="{self.model}"'])
             for replica in range(count):
                 name = service if count == 1 else f"{service}.{replica}"
                 self.children.append(Child(name, argv, settings, self.log.line))
