@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tiltyard.engine.settings import EngineSettings
 from tiltyard.kit import log
-from tiltyard.kit.settings import DataSettings, RunSettings, ServiceSettings, SettingsError, read_source, section
+from tiltyard.kit.settings import DataSettings, RunSettings, ServiceSettings, read_source, section
+from tiltyard.policy.models import ModelUnavailable
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,12 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         service = section(source, "service", ServiceSettings)
         log.setup("engine", service.log_format, service.log_level)
         os.environ.update(OMP_WAIT_POLICY="PASSIVE", OMP_NUM_THREADS="1")  # a lane is one thread
-        from tiltyard.engine.serve import ModelUnavailable, serve
-    except SettingsError as error:
-        sys.exit(f"tiltyard engine: {error}")
-    try:
+        from tiltyard.engine.serve import serve
+
         return serve(settings, settings.model or run.model, data.cache_path)
-    except (ValueError, ModelUnavailable) as error:
+    except (ValueError, ModelUnavailable) as error:  # a wrong setting is a ValueError too
         sys.exit(f"tiltyard engine: {error}")
 
 

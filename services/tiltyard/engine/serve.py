@@ -23,9 +23,8 @@ from tiltyard.engine.routes import build_app
 from tiltyard.engine.settings import EngineSettings
 from tiltyard.engine.torch_backend import TorchBackend
 from tiltyard.policy.chat import ChatRenderer
-from tiltyard.policy.models import ModelUnavailable, ensure_model
+from tiltyard.policy.models import ensure_model
 
-__all__ = ["ModelUnavailable", "make_backend", "running", "serve"]
 log = structlog.get_logger()
 
 
