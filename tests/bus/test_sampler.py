@@ -112,7 +112,7 @@ async def test_a_finished_run_is_said_and_stays_finished(bus: Bus, tmp_path: Pat
     for _ in range(2):
         async with running(app.start, context("sampler", bus, run, SETTINGS, tmp_path)):
             with anyio.fail_after(10):
-                while (status := await register.status("run")) is None or status.state != "finished":
+                while (status := await register.status("run")) is None or status.state != "finished":  # noqa: ASYNC110
                     await anyio.sleep(0.02)
         first = first or status
         assert (status.started, status.finished) == (first.started, first.finished)

@@ -57,6 +57,6 @@ async def stored(bus: Bus, stage: Stage[Any]) -> list[str]:
 async def eventually(bus: Bus, stage: Stage[Any], count: int, within_s: float = 15) -> list[str]:
     """Subjects of a stage once there are `count`; TimeoutError after `within_s` seconds."""
     with anyio.fail_after(within_s):
-        while len(found := await stored(bus, stage)) < count:
+        while len(found := await stored(bus, stage)) < count:  # noqa: ASYNC110  (nobody announces it)
             await anyio.sleep(0.02)
     return found
