@@ -54,6 +54,7 @@ class Child:
         """CPU seconds of earlier incarnations."""
         self.cpu_now = 0.0
         self.stopping = False
+        self._starting = anyio.Lock()
 
     @property
     def pid(self) -> int | None:
@@ -87,23 +88,28 @@ class Child:
             self.restarts += 1
 
     async def _once(self) -> int:
-        environment = {**os.environ, "TILTYARD_SERVICE__LOG_FORMAT": "json", "OMP_WAIT_POLICY": "PASSIVE"}
-        self.process = await asyncio.create_subprocess_exec(
+        async with self._starting:
+            if self.stopping:
+                return 0
+            self.process = process = await self._start()
+        assert process.stdout is not None
+        try:
+            while line := await self._line(process.stdout):
+                self.on_line(self.name, line.decode(errors="replace").rstrip())
+            return await process.wait()
+        finally:
+            self.cpu_before, self.cpu_now = self.cpu_s, 0.0
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
             *self.argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            env=environment,
+            env={**os.environ, "TILTYARD_SERVICE__LOG_FORMAT": "json", "OMP_WAIT_POLICY": "PASSIVE"},
             limit=1 << 20,
         )
-        assert self.process.stdout is not None
-        try:
-            while line := await self._line(self.process.stdout):
-                self.on_line(self.name, line.decode(errors="replace").rstrip())
-            return await self.process.wait()
-        finally:
-            self.cpu_before, self.cpu_now = self.cpu_s, 0.0
 
     @staticmethod
     async def _line(stream: asyncio.StreamReader) -> bytes:
@@ -116,7 +122,8 @@ class Child:
         """TERM, wait, KILL."""
         self.stopping = True
         self.sample_cpu()
-        process = self.process
+        async with self._starting:  # a process that is just being started is stopped as well
+            process = self.process
         if process is None or process.returncode is not None:
             return
         process.terminate()
