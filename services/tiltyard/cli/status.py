@@ -92,7 +92,8 @@ def _print(state: dict[str, Any]) -> None:
 
 async def _status(arguments: Namespace) -> dict[str, Any]:
     async with connected(source_of(arguments)) as bus:
-        return {"runs": await runs(bus), "stages": await stages(bus)}
+        depths = await stages(bus)
+        return {"runs": await runs(bus), "stages": depths}
 
 
 def main(arguments: Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tiltyard.engine.settings import EngineSettings
 from tiltyard.kit import log
-from tiltyard.kit.settings import DataSettings, RunSettings, ServiceSettings, read_source, section
+from tiltyard.kit.settings import DataSettings, RunSettings, ServiceSettings, SettingsError, read_source, section
 from tiltyard.policy.models import ModelUnavailable
 
 
@@ -33,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return serve(settings, settings.model or run.model, data.cache_path)
     except (ValueError, ModelUnavailable) as error:  # a wrong setting is a ValueError too
-        sys.exit(f"tiltyard engine: {error}")
+        print(f"tiltyard engine: {error}", file=sys.stderr)
+        return 2 if isinstance(error, SettingsError) else 1
 
 
 if __name__ == "__main__":

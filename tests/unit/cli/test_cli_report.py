@@ -12,7 +12,7 @@ from support import build
 
 from tiltyard.aggregator.archive import POLICY_COLUMNS, ROLLOUT_COLUMNS, PartWriter, policy_row, rollout_row
 from tiltyard.cli import report
-from tiltyard.cli.main import UserError
+from tiltyard.cli.errors import UserError
 from tiltyard.kit.settings import RunSettings, TaskShare
 from tiltyard_proto import keys
 from tiltyard_proto.messages import Command, Group, Member, Policy, Purpose

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from support.waiting import until
 
-from tiltyard.cli.main import UserError
+from tiltyard.cli.errors import UserError
 from tiltyard.cli.up import preflight
 from tiltyard.cli.up.child import Child, GaveUp, backoff, cpu_seconds, describe, service_argv
 from tiltyard.cli.up.lines import MergedLog, readable

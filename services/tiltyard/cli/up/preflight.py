@@ -69,7 +69,7 @@ async def check_sandbox(settings: Any, data: DataSettings, say: Say) -> None:
 
 async def check_model(model: str, data: DataSettings, say: Say) -> Path:
     """The model's directory, made if it is a built-in one."""
-    from ..models import prepare
+    from tiltyard.cli.models import prepare
 
     try:
         path = await anyio.to_thread.run_sync(prepare, model, data.cache_path)

@@ -32,3 +32,10 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Seconds from SIGTERM to SIGKILL when draining."""
     min_free_gib: float = 6.0
     """Free disk space that must be there at the start."""
+
+    def __post_init__(self) -> None:
+        for name, count in self.services.items():
+            if name not in ALL_SERVICES:
+                raise ValueError(f"services: no service {name!r}; there are {', '.join(ALL_SERVICES)}")
+            if count < 0:
+                raise ValueError(f"services: {name}: expected 0 or more processes, got {count}")

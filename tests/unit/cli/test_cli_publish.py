@@ -1,0 +1,99 @@
+"""`tiltyard publish`: every line is checked before the first task is published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tiltyard.cli.errors import UserError
+from tiltyard.cli.main import main
+from tiltyard.cli.publish import read_tasks
+from tiltyard_proto import keys
+
+GOOD: dict[str, Any] = {
+    "domain": "math.arithmetic.chain_sum",
+    "prompt": [{"role": "user", "content": "1 + 1?"}],
+    "verification": {"kind": "last_number", "data": {"answer": "2"}},
+}
+
+
+def line(**changes: Any) -> bytes:
+    return msgspec.json.encode({**GOOD, **changes})
+
+
+def without(key: str) -> bytes:
+    return msgspec.json.encode({name: value for name, value in GOOD.items() if name != key})
+
+
+def test_good_lines_become_tasks_with_their_id() -> None:
+    """Type and id may be left out; the id is the content's hash whatever the line says; empty lines don't count."""
+    tasks = read_tasks([line(), b"\n", line(id="mine", type="task"), line(split="eval"), b"  "], "f")
+    assert len(tasks) == 3
+    assert tasks[0] == tasks[1]
+    assert [task.id for task in tasks] == [keys.task_id(task) for task in tasks]
+    assert tasks[2].split == "eval"
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (b"{", "f:2: Input data was truncated"),
+        (b"[]", "f:2: Expected `object`"),
+        (b"null", "f:2: Expected `object`"),
+        (b"\xff\xfe", "f:2: "),
+        (b"[" * 100_000, "f:2: "),
+        (line(type="rollout"), "f:2: Invalid value 'rollout'"),
+        (without("prompt"), "f:2: Object missing required field `prompt`"),
+        (line(prompt=[]), "f:2: prompt: expected at least one message"),
+        (line(prompt="text"), "f:2: Expected `array`, got `str`"),
+        (line(split="test"), "f:2: split: expected 'train' or 'eval', got 'test'"),
+        (line(domain="nope"), "f:2: domain 'nope' is not known; `tiltyard domains` lists them"),
+        (line(domain="Not.A.Domain"), "f:2: domain 'Not.A.Domain': expected dotted lower-case"),
+        (line(limits={"turns": "many"}), "f:2: Expected `int`, got `str` - at `$.limits.turns`"),
+    ],
+)
+def test_a_bad_line_is_named_by_number(bad: bytes, words: str) -> None:
+    """The message says which line of which file and what was expected."""
+    with pytest.raises(UserError) as caught:
+        read_tasks([line(), bad, line()], "f")
+    first, second = str(caught.value).splitlines()
+    assert first == "nothing was published:"
+    assert second.startswith(words)
+
+
+def test_many_bad_lines_are_cut() -> None:
+    """Five are shown, the others are counted."""
+    with pytest.raises(UserError) as caught:
+        read_tasks([b"1"] * 12, "f")
+    lines = str(caught.value).splitlines()
+    assert [text.split(" ")[0] for text in lines[1:6]] == [f"f:{i}:" for i in range(1, 6)]
+    assert lines[6:] == ["(and 7 more)"]
+
+
+def test_a_bad_file_never_reaches_the_bus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With one bad line the command ends with 2 before it connects, so nothing is published."""
+    file = tmp_path / "tasks.jsonl"
+    file.write_bytes(line() + b"\n5\n")
+    assert main(["publish", str(file), "--set", 'bus.servers=["nats://127.0.0.1:9"]']) == 2
+    said = capsys.readouterr().err
+    assert f"{file}:2: " in said
+    assert "no bus" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name a FILE.jsonl, or a domain with --domain"),
+        (["/no/such/file.jsonl"], "/no/such/file.jsonl: No such file"),
+        (["--domain", "nope"], "no domain 'nope'; known are: code.python.functions"),
+    ],
+)
+def test_what_can_not_be_read_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The user's mistake is one line and status 2."""
+    assert main(["publish", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
