@@ -1,6 +1,6 @@
 """Serve a stage: pull, gate, decode, handle, publish, acknowledge. The one loop that runs handlers.
 
-Order for every message (DESIGN section 4): delivery gate, decode, handle with the lease extended, publish the outputs
+Order for every message: delivery gate, decode, handle with the lease extended, publish the outputs
 by compare-and-set and wait for storage, acknowledge the input. Acknowledgements are not fenced, so they are never the
 guard: a second delivery publishes to the same keys and loses.
 
