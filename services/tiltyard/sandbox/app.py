@@ -17,6 +17,7 @@ from .gvisor import GVisorBackend
 from .handler import BadMessage
 from .pool import Pool
 from .process import ProcessBackend
+from .reaper import become_subreaper
 from .settings import SandboxSettings
 from .work import Worker
 
@@ -56,6 +57,7 @@ async def start(ctx: Context) -> None:
     """Serve stage execute until the service is stopped."""
     settings = ctx.settings
     assert isinstance(settings, SandboxSettings)
+    become_subreaper()
     backend = open_backend(settings)
     pool = Pool(backend, settings)
     worker = Worker(settings, pool, ctx.blobs)

@@ -27,6 +27,7 @@ from .cgroups import Cgroup, CgroupError, Counters, Limits, Tree
 from .channel import Channel, connect
 from .instance import Instance, reconcile
 from .remote import ENVIRONMENT, RemoteSandbox
+from .reaper import reap
 from .settings import SandboxSettings
 
 UID = 1000
@@ -96,10 +97,12 @@ class GVisorCell:
         self.backend.forget(self.name, gone)
 
     def _destroy(self) -> bool:
+        family = set(self.group.pids())
         gone = self.group.destroy()
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+            reap(family - {self.process.pid})
         shutil.rmtree(self.path, ignore_errors=True)
         return gone and not self.path.exists()
 
