@@ -6,11 +6,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.embedded import free_port, start_server
 from tiltyard.kit.provision import provision
+
+settings.register_profile("tiltyard", deadline=None)  # a busy machine is no failure; pytest-timeout bounds a test
+settings.load_profile("tiltyard")
 
 
 @pytest.fixture(scope="module")

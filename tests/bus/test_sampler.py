@@ -18,7 +18,7 @@ from tiltyard.sampler.backend import BusRegister, MemoryRegister, Register
 from tiltyard.sampler.handler import State, rollouts
 from tiltyard.sampler.settings import SamplerSettings
 from tiltyard_proto import topology
-from tiltyard_proto.messages import GroupRecord, Policy, Rollout, RunStatus
+from tiltyard_proto.messages import GroupRecord, Policy, Purpose, Rollout, RunStatus
 
 pytestmark = pytest.mark.anyio
 SETTINGS = SamplerSettings(settle_s=0.2, tick_s=0.05)
@@ -119,6 +119,22 @@ async def test_a_finished_run_is_said_and_stays_finished(bus: Bus, tmp_path: Pat
     assert await stored(bus, topology.GENERATE) == []
 
 
+async def test_a_restart_evaluates_the_newest_version_only(bus: Bus, tmp_path: Path) -> None:
+    """Versions that passed while no sampler was there are not evaluated afterwards, with weights that are gone."""
+    run = msgspec.structs.replace(run_settings(evaluate=True), steps=6, evaluate_every=3)
+    await publish_world(bus)
+    for version in range(1, 6):
+        await bus.publish(topology.POLICY, Policy(run="run", version=version, path=f"/w/{version}"))
+    for index in range(2):
+        await bus.publish(topology.GROUP, build.group([1.0], index=index, purpose=Purpose.EVAL))
+    sampler = app.Sampler(bus, BusRegister(bus), State(run, SETTINGS), SETTINGS)
+    await sampler.recover()
+    assert sampler.state.policy == Policy(run="run", version=5, path="/w/5")
+    async with running(app.start, context("sampler", bus, run, SETTINGS, tmp_path)):
+        await eventually(bus, topology.GENERATE, 24)
+    assert {(record.purpose, record.version) for record in (await records(bus)).values()} == {(Purpose.TRAIN, 5)}
+
+
 @pytest.mark.parametrize("kind", ["bus", "memory"])
 async def test_the_register_keeps_the_first(bus: Bus, kind: str) -> None:
     """Opening a group again gives the record that is there; runs do not see one another's; a status is replaced."""
@@ -129,7 +145,7 @@ async def test_the_register_keeps_the_first(bus: Bus, kind: str) -> None:
         domain=TRAIN,
         task_id="a",
         template="t",
-        purpose=build.group([1.0]).purpose,
+        purpose=Purpose.TRAIN,
         version=0,
         size=2,
         deadline=9.0,
