@@ -82,9 +82,9 @@ def test_after_a_turn(kind: str, count: int, now: float) -> None:
 
 
 def test_before_the_first_turn() -> None:
-    """A new rollout is generated, or graded as it is when its deadline has passed; 0 means no deadline."""
+    """A new rollout is generated; one that never began before its deadline is late, not the policy's doing."""
     assert hop(rollout()) == ("generate", None)
-    assert hop(rollout(), LATE) == ("verify", Outcome.WALL_LIMIT)
+    assert hop(rollout(), LATE) == ("verdict", Outcome.LATE)
     assert hop(rollout(deadline=0.0), 1e12) == ("generate", None)
 
 
