@@ -73,7 +73,8 @@ def next_hop(rollout: Rollout, now: float, overrides: Overrides = None) -> Hop:
 
     `now` decides about the deadline only. A rollout that ended goes to be verified, retried or given up as the table
     of outcomes says; one that runs is executed when its last action asks for it, else it takes its next turn, until a
-    limit ends it; one whose deadline passed before its first turn is late, since the policy never began. A rollout whose last turn has no command and no observation has said its last word.
+    limit ends it; one whose deadline passed before its first turn is late, since the policy never began. A
+    rollout whose last turn has no command and no observation has said its last word.
     """
     if rollout.outcome is not None:
         return _after_end(rollout, overrides)
