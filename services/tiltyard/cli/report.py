@@ -101,10 +101,11 @@ def _curve_lines(policies: list[dict[str, Any]]) -> list[str]:
     lines.append("  step  reward  pass  groups  dropped  entropy  mismatch KL  grad norm  staleness  CPU s")
     for policy, reward, passed in zip(steps, rewards, passes, strict=True):
         m = policy["metrics"]
+        mismatch = f"{m['mismatch_kl']:.4f}" if m.get("mismatch_tokens") else "-"
         lines.append(
             f"  {policy['version']:4d}  {reward:6.2f}  {passed:4.2f}"
             f"  {m.get('groups', 0):6.0f}  {m.get('groups_dropped', 0):7.0f}  {m.get('entropy', math.nan):7.2f}"
-            f"  {m.get('mismatch_kl', math.nan):11.4f}  {m.get('grad_norm', math.nan):9.2f}"
+            f"  {mismatch:>11}  {m.get('grad_norm', math.nan):9.2f}"
             f"  {m.get('staleness_mean', 0):9.2f}  {m.get('cpu_s', math.nan):5.1f}"
         )
     return lines
