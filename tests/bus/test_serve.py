@@ -22,7 +22,7 @@ Handler = Callable[[Rollout], Awaitable[Sequence[Out]]]
 
 async def until(check: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
     with anyio.fail_after(seconds):
-        while not await check():
+        while not await check():  # noqa: ASYNC110  any condition, not one event
             await anyio.sleep(0.02)
 
 
@@ -104,7 +104,9 @@ async def test_reject_is_a_dead_letter_and_the_group_hears(bus: Bus) -> None:
     assert verdict.outcome is Outcome.POISON
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff\xff", b"{not json", b'{"type": "nonsense"}', b"\x93" * 5000, b"[" * 100000])
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff\xff", b"{not json", b'{"type": "nonsense"}', b"\x93" * 5000, b"[" * 100000]
+)
 async def test_undecodable_bytes_are_dead_letters(bus: Bus, body: bytes) -> None:
     """Bytes that are no message end in the dead-letter queue unchanged, and the neighbour is served."""
     served: list[str] = []

@@ -124,7 +124,7 @@ def test_killing_every_service_once_changes_nothing(up: Callable[..., Any]) -> N
         time.sleep(0.1)
     assert system.wait(10) == 0, system.text[-6000:]
     assert killed == victims[: len(killed)]
-    assert len(killed) >= 6, f"the run ended before {victims[len(killed):]} could be killed"
+    assert len(killed) >= 6, f"the run ended before {victims[len(killed) :]} could be killed"
     messages = anyio.run(read_bus, system.root)
     check_conservation(messages, steps)
     summary = msgspec.json.decode((system.run_path / "summary.json").read_bytes())
@@ -135,9 +135,7 @@ def test_killing_every_service_once_changes_nothing(up: Callable[..., Any]) -> N
 
 def is_up(system: Any, killed: list[str]) -> bool:
     """Every process that was killed runs again, for at least a second."""
-    return all(
-        (child := system.child(name)) is not None and time.time() - child.create_time() > 1.0 for name in killed
-    )
+    return all((child := system.child(name)) is not None and time.time() - child.create_time() > 1.0 for name in killed)
 
 
 @pytest.mark.timeout(120)

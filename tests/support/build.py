@@ -52,7 +52,9 @@ def turn(ids: list[int] | None = None, *, version: int = 0, command: Command | N
     return msgspec.structs.replace(base, **fields)
 
 
-def rollout(of: Task | None = None, *, member: int = 0, group: str = "run-t-0", size: int = 2, **fields: object) -> Rollout:
+def rollout(
+    of: Task | None = None, *, member: int = 0, group: str = "run-t-0", size: int = 2, **fields: object
+) -> Rollout:
     of = of or task()
     base = Rollout(
         id=keys.rollout_id(group, member),
@@ -69,7 +71,9 @@ def rollout(of: Task | None = None, *, member: int = 0, group: str = "run-t-0", 
 
 def verdict(of: Rollout | None = None, score: float | None = 1.0, **fields: object) -> Verdict:
     of = of or rollout(turns=(turn(),), outcome=Outcome.FINISHED)
-    base = Verdict(rollout=of, outcome=of.outcome or Outcome.FINISHED, score=score, passed=score == 1.0, verifier="test/1")
+    base = Verdict(
+        rollout=of, outcome=of.outcome or Outcome.FINISHED, score=score, passed=score == 1.0, verifier="test/1"
+    )
     return msgspec.structs.replace(base, **fields)
 
 
@@ -80,7 +84,8 @@ def group(scores: list[float], *, index: int = 0, trainable: bool = True, purpos
     members = tuple(
         Member(
             verdict=verdict(
-                rollout(of, member=i, group=group_id, size=len(scores), turns=(turn(),), outcome=Outcome.FINISHED), score
+                rollout(of, member=i, group=group_id, size=len(scores), turns=(turn(),), outcome=Outcome.FINISHED),
+                score,
             ),
             reward=score,
             advantage=score - mean,

@@ -141,7 +141,8 @@ def _ms(values: list[float], share: float) -> str:
 
 def _where_lines(run_path: Path, policies: list[dict[str, Any]], model: str) -> list[str]:
     lines = []
-    if policies:
+    trained = bool(policies) and policies[-1]["version"] > 0
+    if trained:
         lines.append(
             f"Model after training: {policies[-1]['path']} (Hugging Face directory, version {policies[-1]['version']})"
         )
@@ -154,10 +155,12 @@ def _where_lines(run_path: Path, policies: list[dict[str, Any]], model: str) -> 
         f"duckdb -c \"SELECT domain, action, score FROM '{run_path}/archive/rollouts/*.parquet'\"",
     ]
     if model.startswith("smollm2"):
-        lines.append(
-            "Read this honestly: the model is SmolLM2-135M-Instruct rounded to 4 bits. The rise is mostly reliability "
-            "(answering every time as it could answer sometimes), not new skill."
+        rise = (
+            " The rise is mostly reliability (answering every time as it could answer sometimes), not new skill."
+            if trained
+            else ""
         )
+        lines.append(f"Read this honestly: the model is SmolLM2-135M-Instruct rounded to 4 bits.{rise}")
     return lines
 
 

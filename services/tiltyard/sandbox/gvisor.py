@@ -26,8 +26,8 @@ from .backend import SandboxLost, StartFailed
 from .cgroups import Cgroup, CgroupError, Counters, Limits, Tree
 from .channel import Channel, connect
 from .instance import Instance, reconcile
-from .remote import ENVIRONMENT, RemoteSandbox
 from .reaper import reap
+from .remote import ENVIRONMENT, RemoteSandbox
 from .settings import SandboxSettings
 
 UID = 1000
