@@ -12,8 +12,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     slots: int = 64
     """Verdicts handled at a time."""
-    advantage: Literal["mean_std", "mean"] = "mean_std"
-    """Baseline of a group: reward minus mean, divided by the standard deviation or not."""
+    advantage: Literal["mean", "mean_std"] = "mean"
+    """Reward minus the group's mean; 'mean_std' also divides by the standard deviation, which lifts near-equal rewards."""
     min_members: int = 2
     """Fewer trainable members than this and the group does not train."""
     min_spread: float = 1e-6
