@@ -6,21 +6,23 @@ from typing import Literal
 
 import msgspec
 
+from tiltyard.kit.ranges import Above0, Amount, Positive
+
 
 class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[aggregator]`: how verdicts become rewards, and where the archive goes."""
 
-    slots: int = 64
+    slots: Positive = 64
     """Verdicts handled at a time."""
     advantage: Literal["mean", "mean_std"] = "mean"
-    """Reward minus the group's mean; 'mean_std' also divides by the standard deviation, which lifts near-equal rewards."""
-    min_members: int = 2
+    """Reward minus the group's mean; 'mean_std' also divides by the deviation, which lifts near-equal rewards."""
+    min_members: Positive = 2
     """Fewer trainable members than this and the group does not train."""
-    min_spread: float = 1e-6
+    min_spread: Amount = 1e-6
     """Rewards that vary less than this carry no signal (zero variance)."""
-    deadline_check_s: float = 1.0
+    deadline_check_s: Above0 = 1.0
     """Seconds between looks for groups past their deadline."""
-    archive_every_s: float = 5.0
+    archive_every_s: Above0 = 5.0
     """Seconds between Parquet parts while there is something to write."""
-    archive_groups: int = 64
+    archive_groups: Positive = 64
     """Groups of one Parquet part at most."""

@@ -22,13 +22,23 @@ def prepare(name: str, cache: Path) -> Path:
     """The directory of a model, made when it is not there; ValueError, OSError or RuntimeError say why not."""
     if name != TINY:
         return ensure_model(name, cache)
-    target = cache / f"tiny-{TINY_DEMOS}-{TINY_STEPS}-{int(TINY_WRONG * 100)}"
+    target = _tiny(cache)
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "tiny.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (target / "model.safetensors").is_file():
             _make(target)
     return target
+
+
+def present(name: str, cache: Path) -> Path | None:
+    """The directory of a model that is there; None when it must be made first, or can't be."""
+    places = [_tiny(cache)] if name == TINY else [Path(name).expanduser(), cache / name]
+    return next((path for path in places if name and (path / "config.json").is_file()), None)
+
+
+def _tiny(cache: Path) -> Path:
+    return cache / f"tiny-{TINY_DEMOS}-{TINY_STEPS}-{int(TINY_WRONG * 100)}"
 
 
 def _make(target: Path) -> None:

@@ -10,6 +10,9 @@ from typing import Literal
 
 import msgspec
 
+from tiltyard.kit.ranges import Above0, Whole
+from tiltyard.kit.settings import check_url
+
 PauseMode = Literal["retract", "abort", "in_place"]
 
 
@@ -26,11 +29,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Turns in flight at once in this gateway; batching happens in the engine."""
     max_in_flight: int = 128
     """Requests in flight per engine."""
-    affinity_slack: int = 16
+    affinity_slack: Whole = 16
     """Requests an engine may carry beyond the fair share before its groups overflow to others."""
     model_dir: str = ""
     """Directory with tokenizer, chat template and config; empty: the first policy's directory."""
-    context_length: int = 0
+    context_length: Whole = 0
     """Tokens of prompt and answer the engine takes; 0: what the model's config says."""
     pause_mode: PauseMode = "retract"
     """What running requests meet at a weight update: their prefix is recomputed with the new weights (retract), they
@@ -49,11 +52,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Deadline of loading weights."""
     tries: int = 4
     """Engine faults one turn survives before the rollout's attempt ends."""
-    busy_wait_s: float = 0.5
+    busy_wait_s: Above0 = 0.5
     """Wait after a full queue; doubles up to eight times this."""
     flush_tries: int = 6
     """Attempts to empty the prefix cache after an update, before the engine is set aside."""
-    flush_wait_s: float = 0.25
+    flush_wait_s: Above0 = 0.25
     """Wait between flush attempts; doubles each time."""
     probe_s: float = 2.0
     """Between two looks at an engine."""
@@ -68,8 +71,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         if not self.engines or len(set(self.engines)) != len(self.engines):
             raise ValueError(f"gateway.engines {list(self.engines)}: give one or more different URLs")
         for url in self.engines:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"gateway.engines {url!r}: expected http://HOST:PORT or https://HOST:PORT")
+            check_url(url, "gateway.engines", ("http", "https"))
         for name in ("slots", "max_in_flight", "tries", "flush_tries", "breaker_faults", "lost_after"):
             if getattr(self, name) < 1:
                 raise ValueError(f"gateway.{name} = {getattr(self, name)}: expected 1 or more")

@@ -7,11 +7,13 @@ the store survives restarts. For development and tests; production stands on a N
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 CONFIG = """\
@@ -21,6 +23,7 @@ max_payload: 1MB
 max_pending: 256MB
 jetstream {{ store_dir: "{store}", max_file_store: 64GB, max_memory_store: 1GB, sync_interval: "{sync}" }}
 """
+LOG = "nats-server.log"
 
 
 class EmbeddedError(RuntimeError):
@@ -44,36 +47,67 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def port_taken(host: str, port: int) -> bool:
+    """Does somebody listen there already? OSError when this machine can't listen on that address at all."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return True
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return True
+            raise
         return False
 
 
+def tied(argv: Sequence[str]) -> list[str]:
+    """The command, to be killed when the thread that started it ends; as it is where `setpriv` is missing."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--", *argv] if setpriv else list(argv)
+
+
 def start_server(
-    store: Path, host: str = "127.0.0.1", port: int = 4222, *, sync: str = "2m", binary: str = "nats-server"
+    store: Path, host: str = "127.0.0.1", port: int = 4222, *, binary: str = "nats-server"
 ) -> subprocess.Popen[bytes]:
     """Start a server and wait until JetStream answers; EmbeddedError when it does not within 15 s."""
-    if port_taken(host, port):
-        raise EmbeddedError(
-            f"port {host}:{port} is taken: stop what listens there, or choose another with --set bus.servers='[\"nats://{host}:PORT\"]'"
-        )
-    store.mkdir(parents=True, exist_ok=True)
-    config = store / "nats-server.conf"
-    config.write_text(CONFIG.format(host=host, port=port, store=store / "jetstream", sync=sync))
-    log_path = store / "nats-server.log"
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(
-            [find_binary(binary), "-c", str(config)], stdout=log, stderr=log, start_new_session=True
-        )
-    _wait_ready(process, host, port, log_path)
+    process = launch_server(store, host, port, binary=binary)
+    wait_ready(process, host, port, store / LOG)
     return process
 
 
-def _wait_ready(process: subprocess.Popen[bytes], host: str, port: int, log_path: Path) -> None:
+def launch_server(
+    store: Path, host: str, port: int, *, binary: str = "nats-server", tied_to_us: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a server without waiting for it. `tied_to_us`: it ends with the calling thread, however that ends."""
+    _check_address(host, port)
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        config = store / "nats-server.conf"
+        config.write_text(CONFIG.format(host=host, port=port, store=store / "jetstream", sync="2m"))
+        argv = [find_binary(binary), "-c", str(config)]
+        with (store / LOG).open("ab") as log:
+            return subprocess.Popen(tied(argv) if tied_to_us else argv, stdout=log, stderr=log, start_new_session=True)
+    except OSError as error:
+        raise EmbeddedError(f"nats-server can't be started in {store}: {error}") from error
+
+
+def _check_address(host: str, port: int) -> None:
+    try:
+        taken = port_taken(host, port)
+    except OSError as error:
+        raise EmbeddedError(
+            f"nats-server can't listen on {host}:{port} ({error.strerror}): name an address of this machine with "
+            "--set bus.servers='[\"nats://127.0.0.1:PORT\"]', or use a server that runs elsewhere with "
+            "--set bus.embedded=false"
+        ) from error
+    if taken:
+        raise EmbeddedError(
+            f"port {host}:{port} is taken: stop what listens there, or choose another with "
+            f"--set bus.servers='[\"nats://{host}:PORT\"]'"
+        )
+
+
+def wait_ready(process: subprocess.Popen[bytes], host: str, port: int, log_path: Path) -> None:
+    """Until JetStream answers; EmbeddedError when the server ends, or after 15 s."""
     deadline = time.monotonic() + 15
     while time.monotonic() < deadline:
         if process.poll() is not None:

@@ -13,15 +13,20 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from tiltyard_proto.keys import check_domain, check_run
 
+from .ranges import Above0, Amount, Port, Positive, Whole
+
 ENV_PREFIX = "TILTYARD_"
 RESERVED_ENV = frozenset({"TILTYARD_HOME", "TILTYARD_TORCH", "TILTYARD_VENV"})
 """Read by the set-up, not settings."""
+MAX_FILE = 4 << 20
+"""Bytes of a configuration file."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -32,11 +37,11 @@ class SettingsError(ValueError):
 class TaskShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much of a domain a run uses."""
 
-    tasks: int = 200
+    tasks: Positive = 200
     """Tasks to publish."""
-    samples: int = 4
+    samples: Positive = 4
     """Rollouts of each task in an evaluation."""
-    temperature: float | None = None
+    temperature: Amount | None = None
     """Overrides the domain's sampling temperature; 0 is greedy."""
 
 
@@ -45,25 +50,25 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     name: str = "demo"
     """Run name: a-z 0-9 _; part of every key."""
-    seed: int = 0
+    seed: Whole = 0
     """Of task generation, sampling and training."""
     model: str = "smollm2-135m-instruct"
     """A built-in model, or the path of a Hugging Face directory."""
-    steps: int = 12
+    steps: Whole = 12
     """Policy updates; 0 evaluates only."""
-    max_wall_s: float = 0.0
+    max_wall_s: Amount = 0.0
     """Stop at the first step boundary after this many seconds of training; 0 means no limit."""
-    groups_per_step: int = 8
+    groups_per_step: Positive = 8
     """Trainable groups of one update."""
-    group_size: int = 8
+    group_size: Positive = 8
     """Rollouts of one task that share a baseline (G)."""
-    staleness: int = 1
+    staleness: Whole = 1
     """Policy versions that sampling may run ahead of training, counted from the start of generation."""
-    refill_cap: float = 2.0
+    refill_cap: Above0 = 2.0
     """A step closes short when this many times its groups have closed for it."""
-    group_deadline_s: float = 300.0
+    group_deadline_s: Above0 = 300.0
     """A group is closed with what is there after this many seconds."""
-    evaluate_every: int = 0
+    evaluate_every: Whole = 0
     """Evaluate every so many versions besides the first and the last; 0: only those two."""
     train: dict[str, TaskShare] = {}
     """Domains to train on."""
@@ -71,7 +76,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Domains to evaluate on, with held-out tasks."""
 
     def __post_init__(self) -> None:
-        check_run(self.name)
+        try:
+            check_run(self.name)
+        except ValueError as error:
+            raise ValueError(f"name: {error}") from error
         for key in ("train", "evaluate"):
             for domain in getattr(self, key):
                 try:
@@ -94,20 +102,35 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[bus]`: where NATS is."""
 
-    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    servers: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("nats://127.0.0.1:4222",)
     """URLs of the NATS servers."""
     embedded: bool = True
     """`tiltyard up` starts its own nats-server on the first URL's port."""
-    replicas: int = 1
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
     """Copies of each stream; 3 on a cluster."""
     binary: str = "nats-server"
     """Executable of the embedded server."""
+
+    def __post_init__(self) -> None:
+        for url in self.servers:
+            check_url(url, "servers", ("nats", "tls", "ws", "wss"))
+
+
+def check_url(url: str, key: str, schemes: Sequence[str]) -> None:
+    """ValueError unless `url` is SCHEME://HOST[:PORT] with one of the schemes."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or out of range
+        good = False
+    if not good:
+        raise ValueError(f"{key}: expected {schemes[0]}://HOST:PORT, got {url!r}")
 
 
 class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[data]`: where things lie on disk."""
 
-    root: str = ".tiltyard"
+    root: Annotated[str, msgspec.Meta(min_length=1)] = ".tiltyard"
     """Runs, blobs, bus store, archive; shared by all services."""
     cache: str = ""
     """Models and images, shared by runs; default $TILTYARD_HOME, else ~/.cache/tiltyard."""
@@ -128,13 +151,13 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[service]`: what every service process has."""
 
-    log_format: str = "auto"
+    log_format: Literal["auto", "console", "json"] = "auto"
     """'console', 'json', or 'auto': console in a terminal, else json."""
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     """debug, info, warning or error."""
-    metrics_port: int = 0
-    """Port of /metrics, /healthz and /readyz; 0 for none."""
-    drain_s: float = 10.0
+    metrics_port: Port = 0
+    """Port of /metrics, /healthz and /readyz; 0 for none. `tiltyard up` counts on from it, one port a process."""
+    drain_s: Amount = 10.0
     """Seconds that running handlers get after SIGTERM."""
 
 
@@ -158,7 +181,7 @@ class Source(msgspec.Struct, frozen=True):
 def _parse_value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
     return parsed["value"] if len(parsed) == 1 else text
 
@@ -184,17 +207,27 @@ def _assign(tables: dict[str, Any], origins: dict[str, str], dotted: str, text: 
     origins[".".join(keys[:2])] = origin
 
 
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE + 1)
+        if len(raw) > MAX_FILE:
+            raise SettingsError(f"{path}: more than {MAX_FILE >> 20} MiB: this is no configuration file")
+        return tomllib.loads(raw.decode("utf-8-sig"))  # an editor's byte order mark is no mistake
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
+    except RecursionError:
+        raise SettingsError(f"{path}: not valid TOML: nested too deeply") from None
+
+
 def read_source(file: Path | None, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Source:
     """Merge file, environment and `table.key=value` overrides; SettingsError for the user's mistakes."""
     tables: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if file is not None:
-        try:
-            tables = tomllib.loads(file.read_text())
-        except OSError as error:
-            raise SettingsError(f"{file}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{file}: not valid TOML: {error}") from error
+        tables = _read_file(file)
     for name, text in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX) and name not in RESERVED_ENV:
             dotted = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
@@ -204,15 +237,16 @@ def read_source(file: Path | None, overrides: Sequence[str] = (), environ: Mappi
         if not equals:
             raise SettingsError(f"--set {item}: expected table.key=value")
         _assign(tables, origins, dotted.strip(), text.strip(), f"--set {item}")
-    _check_tables(tables, str(file or "defaults"))
+    _check_tables(tables, origins, str(file or "defaults"))
     return Source(tables, origins, str(file or "defaults"))
 
 
-def _check_tables(tables: Mapping[str, Any], file: str) -> None:
+def _check_tables(tables: Mapping[str, Any], origins: Mapping[str, str], file: str) -> None:
     known = [*SHARED, *COMPONENTS]
     for name, table in tables.items():
         if name not in known:
-            raise SettingsError(f"{file}: [{name}]: unknown table; expected one of {', '.join(known)}")
+            origin = next((where for key, where in origins.items() if key.split(".")[0] == name), file)
+            raise SettingsError(f"{origin}: [{name}]: unknown table; expected one of {', '.join(known)}")
         if not isinstance(table, dict):
             raise SettingsError(f"{file}: {name}: expected a table [{name}]")
 
@@ -225,7 +259,8 @@ def section(source: Source, name: str, kind: type[S]) -> S:
         text = str(error)
         path = text.rsplit("at `$.", 1)[1].rstrip("`") if "at `$." in text else ""
         unknown = re.search("unknown field `(.*)`", text)
-        key = path.split(".")[0].split("[")[0] or (unknown.group(1) if unknown else text.split(":")[0])
+        named = (word for word in re.findall(r"\w+", text) if word in kind.__struct_fields__)
+        key = path.split(".")[0].split("[")[0] or (unknown.group(1) if unknown else next(named, ""))
         origin = source.origins.get(f"{name}.{key}", source.file)
         where = f"[{name}] {path}" if path else f"[{name}]"
         hint = f"; known keys: {', '.join(kind.__struct_fields__)}" if unknown and not path else ""

@@ -2,51 +2,55 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+from tiltyard.kit.ranges import Above0, Positive, Whole
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How untrusted code is run. Limits of one command travel with the command."""
 
-    backend: str = "gvisor"
+    backend: Literal["gvisor", "process"] = "gvisor"
     """'gvisor'; or 'process', which isolates nothing and needs `allow_untrusted_process`."""
     allow_untrusted_process: bool = False
     """Run code of a model without a sandbox. For tests on throw-away machines only."""
     runsc: str = ""
     """Path of runsc; empty: <home>/bin/runsc, then the PATH."""
-    platform: str = "auto"
-    """gVisor platform: 'systrap', 'ptrace', or 'auto': ptrace where this runsc has it, which is cheaper."""
+    platform: Literal["auto", "systrap", "ptrace", "kvm"] = "auto"
+    """gVisor platform: 'systrap', 'ptrace', 'kvm', or 'auto': ptrace where this runsc has it, which is cheaper."""
     home: str = ""
     """Directory of runsc, images and live sandboxes; empty: $TILTYARD_HOME, else ~/.cache/tiltyard."""
     image: dict[str, str] = {}
     """Root file system per profile; a profile without one uses the newest <home>/images/<profile>-*."""
-    pool: dict[str, int] = msgspec.field(default_factory=lambda: {"python": 8})
+    pool: dict[str, Whole] = msgspec.field(default_factory=lambda: {"python": 8})
     """Idle sandboxes kept ready, per profile; a group of rollouts comes all at once. Each takes about 22 MiB."""
-    refill: int = 2
+    refill: Positive = 2
     """Sandboxes started at a time to refill the pools."""
-    slots: int = 4
+    slots: Positive = 4
     """Messages handled at a time."""
-    cpus: float = 1.0
+    cpus: Above0 = 1.0
     """CPU quota of one sandbox, in cores."""
-    disk_bytes: int = 64 << 20
+    disk_bytes: Positive = 64 << 20
     """Size of the workspace of pooled sandboxes; a command that asks for another size gets its own sandbox."""
-    tmp_bytes: int = 16 << 20
+    tmp_bytes: Positive = 16 << 20
     """Size of /tmp inside."""
-    overhead_bytes: int = 64 << 20
+    overhead_bytes: Positive = 64 << 20
     """Memory of the sandbox itself, on top of what a command may use."""
-    host_pids: int = 1024
+    host_pids: Positive = 1024
     """Back-stop on the sandbox's threads on the host; processes inside are limited by the command."""
-    start_s: float = 30.0
+    start_s: Above0 = 30.0
     """A start that takes longer has failed."""
-    session_idle_s: float = 600.0
+    session_idle_s: Above0 = 600.0
     """A session without a turn for so long is ended; the next turn restores it from its last workspace."""
-    sessions: int = 64
+    sessions: Whole = 64
     """Sessions kept alive at a time; the least recently used goes first."""
-    workspace_bytes: int = 16 << 20
+    workspace_bytes: Positive = 16 << 20
     """Largest workspace that is carried from turn to turn."""
-    workspace_entries: int = 2000
+    workspace_entries: Positive = 2000
     """Most files and directories in it."""
-    output_hard_bytes: int = 4 << 20
+    output_hard_bytes: Positive = 4 << 20
     """A command that writes more than this to one stream is killed."""
-    cache_bytes: int = 64 << 20
+    cache_bytes: Whole = 64 << 20
     """Results kept of deterministic grading jobs; 0 for none."""

@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from tiltyard.kit.ranges import Above0, Amount, Positive, Share, Whole
+
 LossKind = Literal["tis", "clip", "cispo"]
 
 
@@ -28,39 +30,39 @@ class TrainerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     loss: LossKind = "tis"
     """'tis': importance ratio truncated above; 'clip': PPO; 'cispo': importance ratio clamped on both sides."""
-    tis_cap: float = 2.0
+    tis_cap: Above0 = 2.0
     """Upper bound of the importance ratio of 'tis'."""
-    clip_low: float = 0.2
+    clip_low: Share = 0.2
     """'clip': the ratio counts down to 1 - clip_low."""
-    clip_high: float = 0.28
+    clip_high: Amount = 0.28
     """'clip': the ratio counts up to 1 + clip_high."""
-    dual_clip: float = 3.0
+    dual_clip: Above0 = 3.0
     """'clip': bound of ratio times |advantage| for negative advantages; must exceed 1."""
-    cispo_low: float = 0.0
+    cispo_low: Amount = 0.0
     """'cispo': lower bound of the ratio."""
-    cispo_high: float = 5.0
+    cispo_high: Above0 = 5.0
     """'cispo': upper bound of the ratio."""
-    full_step_share: float = 0.5
+    full_step_share: Amount = 0.5
     """A step with fewer groups than this share of `run.groups_per_step` is scaled down in proportion."""
     max_staleness: int = 4
     """Rollouts whose generation began more policy versions ago than this are left out."""
 
-    lr: float = 5e-5
+    lr: Above0 = 5e-5
     """Peak learning rate."""
-    warmup_steps: int = 3
+    warmup_steps: Whole = 3
     """Steps of linear warm-up."""
-    decay_share: float = 1 / 3
+    decay_share: Share = 1 / 3
     """Last share of the planned steps in which the learning rate falls linearly; 0 keeps it constant."""
-    beta1: float = 0.9
+    beta1: Share = 0.9
     """AdamW: decay of the first moment."""
-    beta2: float = 0.99
+    beta2: Share = 0.99
     """AdamW: decay of the second moment."""
-    weight_decay: float = 0.0
+    weight_decay: Amount = 0.0
     """AdamW: decoupled weight decay."""
-    clip_norm: float = 1.0
+    clip_norm: Amount = 1.0
     """Bound of the gradient's global norm; 0 for none."""
 
-    micro_batch_tokens: int = 1500
+    micro_batch_tokens: Positive = 1500
     """Padded tokens of one forward pass; bounds memory."""
     logit_rows: int = 512
     """Positions whose logits are held at once (times the vocabulary, in float32)."""
@@ -71,7 +73,7 @@ class TrainerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Newest checkpoints kept; the older one is the fall-back for a damaged newer one."""
     keep_policies: int = 3
     """Newest weight directories kept; at least 2."""
-    keep_policies_s: float = 300.0
+    keep_policies_s: Amount = 300.0
     """A weight directory younger than this many seconds is kept too: an engine may still be loading it."""
 
     def __post_init__(self) -> None:

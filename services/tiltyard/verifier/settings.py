@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from tiltyard.kit.ranges import Positive
+
 
 class VerifierSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Table `[verifier]`."""
 
-    slots: int = 32
+    slots: Positive = 32
     """Messages in hand at once in this process; grading runs elsewhere, so this bounds memory only."""
     kinds: tuple[str, ...] = ()
     """Verifier kinds to serve; empty: every installed one."""

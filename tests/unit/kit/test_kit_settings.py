@@ -14,6 +14,7 @@ from tiltyard.kit.settings import (
     BusSettings,
     DataSettings,
     RunSettings,
+    ServiceSettings,
     SettingsError,
     Source,
     TaskShare,
@@ -35,10 +36,11 @@ def read(file: Path, text: str, overrides: Sequence[str] = (), environ: Mapping[
 def check(source: Source) -> None:
     section(source, "run", RunSettings)
     section(source, "bus", BusSettings)
+    section(source, "service", ServiceSettings)
 
 
 def mistake(file: Path, text: str, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> str:
-    """The one line that a mistake in `[run]` or `[bus]` says."""
+    """The one line that a mistake in `[run]`, `[bus]` or `[service]` says."""
     with pytest.raises(SettingsError) as caught:
         check(read(file, text, overrides, environ))
     assert "\n" not in str(caught.value)
@@ -97,6 +99,11 @@ def test_lists_and_tables_are_toml(file: Path) -> None:
     assert section(source, "bus", BusSettings) == BusSettings(servers=("nats://a:1", "nats://b:2"), embedded=False)
 
 
+def test_a_byte_order_mark_is_no_mistake(file: Path) -> None:
+    """Editors write one in front of the first table."""
+    assert section(read(file, "\ufeff[run]\nsteps=4\n"), "run", RunSettings).steps == 4
+
+
 @pytest.mark.parametrize(
     ("text", "overrides", "environ", "words"),
     [
@@ -105,13 +112,30 @@ def test_lists_and_tables_are_toml(file: Path) -> None:
         ("[run]\nstepz=1", (), {}, ("a.toml", "[run]", "`stepz`", "known keys", "steps")),
         ("[run]\nsteps='1'", (), {}, ("a.toml", "[run] steps", "Expected `int`, got `str`")),
         ("[run]\nsteps=1.5", (), {}, ("a.toml", "[run] steps", "Expected `int`, got `float`")),
-        ("[run]\nsteps=-1", (), {}, ("a.toml", "steps: expected at least 0")),
+        ("[run]\nsteps=-1", (), {}, ("a.toml", "[run] steps", "Expected `int` >= 0")),
         ("[run]\nrefill_cap=0.5", (), {}, ("a.toml", "refill_cap: expected at least 1")),
         ("[run]\ngroup_size=1", (), {}, ("group_size: a baseline needs at least 2",)),
         ("[run]\nname='A-b'", (), {}, ("a.toml", "run 'A-b'", "lower-case letter")),
         ("[run.train]\nCode={}", (), {}, ("a.toml", "train: domain 'Code'", "dotted lower-case")),
         ("[run.train.code]\ntaskz=1", (), {}, ("a.toml", "[run] train", "`taskz`")),
         ("[bus]\nservers=[1]", (), {}, ("a.toml", "[bus] servers[0]", "Expected `str`, got `int`")),
+        ("[bus]\nservers=[]", (), {}, ("a.toml", "[bus] servers", "length >= 1")),
+        ("", ('bus.servers=["foo"]',), {}, ("--set bus.servers", "[bus]: servers: expected nats://HOST:PORT", "'foo'")),
+        ("", ('bus.servers=["nats://a:99999"]',), {}, ("--set bus.servers", "[bus]: servers: expected", "99999")),
+        ("", ("run.refill_cap=nan",), {}, ("--set run.refill_cap", "[run] refill_cap", "Expected `float` > 0")),
+        ("", ("run.group_deadline_s=inf",), {}, ("--set run.group_deadline_s", "[run] group_deadline_s", "<= ")),
+        ("", ("run.group_deadline_s=0",), {}, ("--set run.group_deadline_s", "Expected `float` > 0")),
+        ("", ("run.max_wall_s=-1",), {}, ("--set run.max_wall_s", "Expected `float` >= 0")),
+        ("", ("run.evaluate.code.samples=0",), {}, ("--set run.evaluate", "samples", "Expected `int` >= 1")),
+        ("", ("run.train.code.tasks=-3",), {}, ("--set run.train", "tasks", "Expected `int` >= 1")),
+        ("", ("run.train.code.temperature=nan",), {}, ("--set run.train", "temperature", "Expected `float` >= 0")),
+        ("", ("service.log_level=loud",), {}, ("--set service.log_level", "Invalid enum value 'loud'")),
+        ("", ("service.metrics_port=70000",), {}, ("--set service.metrics_port", "<= 65535")),
+        ("", ('run.name="Bad"',), {}, ("--set run.name", "[run]: name: run 'Bad'")),
+        ("", ("nope.x=1",), {}, ("--set nope.x=1", "[nope]: unknown table")),
+        ("", (f"run.name={'[' * 3000}",), {}, ("--set run.name", "expected a lower-case letter")),
+        (f"x = {'[' * 5000}", (), {}, ("a.toml", "nested too deeply")),
+        ("#" * (5 << 20), (), {}, ("a.toml", "more than 4 MiB")),
         ("steps = ", (), {}, ("a.toml", "not valid TOML", "Invalid value")),
         ("", ("run.steps=x",), {}, ("--set run.steps=x", "[run] steps", "Expected `int`")),
         ("", ("run.stepz=1",), {}, ("--set run.stepz=1", "`stepz`", "known keys")),

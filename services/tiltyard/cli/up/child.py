@@ -7,12 +7,15 @@ mistake and is never tried again; stopping is TERM, then KILL after a deadline, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 
 import anyio
+
+from tiltyard.kit.embedded import tied
 
 from .settings import SupervisorSettings
 
@@ -102,7 +105,7 @@ class Child:
 
     async def _start(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *self.argv,
+            *tied(self.argv),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -126,13 +129,20 @@ class Child:
             process = self.process
         if process is None or process.returncode is not None:
             return
-        process.terminate()
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
         with anyio.move_on_after(self.settings.stop_s):
             await process.wait()
             return
         self.on_line("up", f"{self.name} did not stop within {self.settings.stop_s:g} s; killed")
-        process.kill()
+        self.kill()
         await process.wait()
+
+    def kill(self) -> None:
+        """End it at once; `stop` has been called, so it does not come back."""
+        if self.process is not None and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
 
 
 def describe(status: int) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import anyio
 
 from tiltyard.cli.errors import UserError
+from tiltyard.cli.models import present
+from tiltyard.kit.embedded import port_taken, tied
 from tiltyard.kit.settings import DataSettings
 
 from .settings import SupervisorSettings
@@ -69,11 +72,54 @@ async def check_sandbox(settings: Any, data: DataSettings, say: Say) -> None:
 
 async def check_model(model: str, data: DataSettings, say: Say) -> Path:
     """The model's directory, made if it is a built-in one."""
-    from tiltyard.cli.models import prepare
-
     try:
-        path = await anyio.to_thread.run_sync(prepare, model, data.cache_path)
+        path = present(model, data.cache_path) or await _made(model, data.cache_path, say)
+        await anyio.to_thread.run_sync(_check_model_files, path, abandon_on_cancel=True)
     except (OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"model {model!r}: {error}") from error
+        raise UserError(f"model {model!r}: {error}; name another with --set run.model=DIR") from error
     say(f"model: {path}")
     return path
+
+
+async def _made(model: str, cache: Path, say: Say) -> Path:
+    """Make it in a process of its own, which an interrupt ends at once."""
+    say(f"model: {model} is not there yet; making it")
+    argv = [sys.executable, "-m", "tiltyard.cli.main", "model", "--set", f"data.cache={cache}", "--", model]
+    done = await anyio.run_process(tied(argv), check=False, start_new_session=True)
+    said = (done.stdout if done.returncode == 0 else done.stderr).decode(errors="replace").strip().splitlines()
+    if done.returncode or not said:
+        raise ValueError(said[-1].removeprefix("tiltyard model: ") if said else f"ended with status {done.returncode}")
+    return Path(said[-1])
+
+
+def _check_model_files(path: Path) -> None:
+    """ValueError unless the directory has weights, and a tokenizer and chat template that can render a prompt."""
+    from tiltyard.policy.chat import ChatRenderer
+
+    if not list(path.glob("*.safetensors")):
+        raise ValueError(f"{path} holds no weights: expected model.safetensors")
+    ChatRenderer(path).render([("user", "1 + 1?")])
+
+
+def check_ports(sections: Mapping[str, Any]) -> None:
+    """UserError when a port that a service will listen on is taken."""
+    engine, services = sections["engine"], sections["supervisor"].services
+    if services.get("engine") and engine.port and _taken(engine.host, engine.port):
+        raise UserError(
+            f"port {engine.host}:{engine.port} of the engine is taken: stop what listens there, or choose another with "
+            "--set engine.port=PORT --set 'gateway.engines=[\"http://127.0.0.1:PORT\"]'"
+        )
+    first = sections["service"].metrics_port
+    for port in range(first, first + sum(services.values())) if first else ():
+        if _taken("0.0.0.0", port):
+            raise UserError(
+                f"port {port} is taken, and metrics use {first} and the ports after it, one for each process: "
+                "choose others with --set service.metrics_port=PORT"
+            )
+
+
+def _taken(host: str, port: int) -> bool:
+    try:
+        return port_taken(host, port)
+    except OSError as error:
+        raise UserError(f"can't listen on {host}:{port}: {error.strerror}; choose another address or port") from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tiltyard.kit.ranges import Above0, Amount, Whole
+
 ALL_SERVICES = {
     "engine": 1,
     "gateway": 1,
@@ -20,17 +22,17 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     services: dict[str, int] = msgspec.field(default_factory=lambda: dict(ALL_SERVICES))
     """Processes of each service; leave the engine out when SGLang serves."""
-    restart_first_s: float = 0.5
+    restart_first_s: Above0 = 0.5
     """Delay before the first restart of a process; doubles up to restart_most_s."""
-    restart_most_s: float = 10.0
+    restart_most_s: Above0 = 10.0
     """Longest delay between restarts."""
-    steady_s: float = 20.0
+    steady_s: Amount = 20.0
     """A process that ran this long starts again with the first delay."""
-    give_up: int = 8
+    give_up: Whole = 8
     """Restarts in a row, none of them steady, after which the whole system stops."""
-    stop_s: float = 15.0
+    stop_s: Amount = 15.0
     """Seconds from SIGTERM to SIGKILL when draining."""
-    min_free_gib: float = 6.0
+    min_free_gib: Amount = 6.0
     """Free disk space that must be there at the start."""
 
     def __post_init__(self) -> None:

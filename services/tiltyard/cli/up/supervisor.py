@@ -1,0 +1,244 @@
+"""The bus server and the service processes of one `up`: prepare, keep running, drain.
+
+Invariants: every process started here is stopped before `run` returns, however it ends, and dies with this process when
+that is killed; the first interrupt drains, or gives up preparing; the second kills.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from tiltyard.cli.errors import UserError
+from tiltyard.cli.publish import publish_tasks
+from tiltyard.kit.blobs import BlobStore
+from tiltyard.kit.bus import Bus
+from tiltyard.kit.embedded import LOG, launch_server, stop_server, wait_ready
+from tiltyard.kit.jetstream import BusError
+from tiltyard.kit.provision import provision
+from tiltyard_proto import topology
+from tiltyard_proto.messages import RunStatus
+
+from . import preflight
+from .child import Child, cpu_seconds, service_argv
+from .lines import MergedLog
+from .plan import run_tasks
+from .progress import Progress
+from .summary import Summary
+
+STOP_ORDER = ("sampler", "trainer", "gateway", "engine", "sandbox", "verifier", "aggregator")
+CONNECT_S = 10.0
+
+
+class Supervisor:
+    """The bus server and the service processes of one `up`."""
+
+    def __init__(
+        self,
+        arguments: Namespace,
+        sections: dict[str, Any],
+        root: Path,
+        log: MergedLog,
+        progress: Progress,
+        summary: Summary,
+    ) -> None:
+        self.arguments = arguments
+        self.sections = sections
+        self.root = root
+        self.log = log
+        self.progress = progress
+        self.summary = summary
+        self.server: subprocess.Popen[bytes] | None = None
+        self.bus: Bus | None = None
+        self.children: list[Child] = []
+        self.model = Path()
+        self.ending = "failed"
+        self._ended = anyio.Event()
+
+    async def run(self) -> str:
+        """Until the run has finished or somebody stops it; how it ended."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self._signals, tasks.cancel_scope)
+                if not await self._prepare():
+                    await self._keep_running(tasks)
+                    await self._stop_services()
+                tasks.cancel_scope.cancel()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._stop_services()
+                await self._stop_bus()
+        return self.ending
+
+    def end(self, how: str) -> None:
+        """Drain, because the run has finished or somebody wants to stop."""
+        self.ending = how
+        self._ended.set()
+
+    # ------------------------------------------------------------ before the services
+
+    async def _prepare(self) -> bool:
+        """Check the machine, start and provision the bus, publish the run's tasks; True: the run had finished."""
+        services, say, run = self.sections["supervisor"].services, self.log.say, self.sections["run"]
+        preflight.check_ports(self.sections)
+        if services.get("sandbox"):
+            await preflight.check_sandbox(self.sections["sandbox"], self.sections["data"], say)
+        self.model = await preflight.check_model(run.model, self.sections["data"], say)
+        tasks = await anyio.to_thread.run_sync(run_tasks, run, abandon_on_cancel=True)
+        await self._start_bus()
+        assert self.bus is not None
+        await provision(self.bus, self.sections["bus"].replicas)
+        new, old = await publish_tasks(self.bus, tasks)
+        say(f"tasks: {new} published, {old} were there already")
+        status = await self._run_status()
+        if status is None or status.state != "finished" or self.arguments.keep:
+            return False
+        say(f"run {run.name} had finished already: nothing to do; --fresh starts it anew, run.name names another")
+        self.ending = "finished before"
+        return True
+
+    async def _start_bus(self) -> None:
+        settings = self.sections["bus"]
+        if settings.embedded:
+            await self._start_server()
+            self.log.say(f"bus: {settings.servers[0]}")
+        with anyio.move_on_after(CONNECT_S):
+            self.bus = await Bus.connect(settings.servers, BlobStore(self.sections["data"].blob_path), "cli")
+        if self.bus is None:
+            raise UserError(
+                f"no bus at {', '.join(settings.servers)} after {CONNECT_S:g} s: start it, or let this command start "
+                "one with --set bus.embedded=true"
+            )
+
+    async def _start_server(self) -> None:
+        """Started from this thread, with whose end the server ends; awaited in another."""
+        settings = self.sections["bus"]
+        url = urlsplit(settings.servers[0])
+        address = url.hostname or "127.0.0.1", url.port or 4222
+        self.server = launch_server(self.root / "nats", *address, binary=settings.binary, tied_to_us=True)
+        await anyio.to_thread.run_sync(
+            wait_ready, self.server, *address, self.root / "nats" / LOG, abandon_on_cancel=True
+        )
+
+    # ------------------------------------------------------------ while they run
+
+    async def _keep_running(self, tasks: TaskGroup) -> None:
+        tasks.start_soon(self._watch_run)
+        tasks.start_soon(self._watch_server)
+        tasks.start_soon(self._sample)
+        for child in self._make_children():
+            tasks.start_soon(child.run)
+        await self._ended.wait()
+
+    def _make_children(self) -> list[Child]:
+        settings = self.sections["supervisor"]
+        config = str(self.arguments.config) if self.arguments.config else None
+        port = self.sections["service"].metrics_port
+        for service, count in settings.services.items():
+            for replica in range(count):
+                own = [f'run.model="{self.model}"']
+                if port:  # each process has its own
+                    own.append(f"service.metrics_port={port + len(self.children)}")
+                argv = service_argv(service, config, [*self.arguments.set, *own])
+                name = service if count == 1 else f"{service}.{replica}"
+                self.children.append(Child(name, argv, settings, self.log.line))
+        return self.children
+
+    async def _signals(self, scope: anyio.CancelScope, *, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async for number in signals:
+                name = signal.Signals(number).name
+                if not self.children:
+                    self.log.say(f"{name}: stopping before anything has run")
+                    self.ending = "interrupted"
+                    scope.cancel()
+                elif not self._ended.is_set():
+                    self.log.say(f"{name}: draining; once more to stop at once")
+                    self.end("stopped")
+                else:
+                    self.log.say(f"{name}: stopping at once", "warning")
+                    for child in self.children:
+                        child.kill()
+
+    async def _run_status(self) -> RunStatus | None:
+        assert self.bus is not None
+        entry = await self._quiet(self.bus.kv(topology.RUNS_BUCKET).get(self.sections["run"].name))
+        return None if entry is None else msgspec.msgpack.decode(entry[0], type=RunStatus)
+
+    async def _watch_run(self) -> None:
+        """End when the run has finished, and feed the progress display."""
+        while True:
+            await anyio.sleep(0.5)
+            status = await self._run_status()
+            if status is not None:
+                self.progress.status(status)
+                if status.state == "finished" and not self.arguments.keep:
+                    self.log.say("the run has finished; draining")
+                    self.end("finished")
+                    return
+            self.progress.refresh(await self._quiet(self._counts()) or {})
+
+    async def _counts(self) -> dict[str, int]:
+        assert self.bus is not None
+        counts: dict[str, int] = {}
+        for stage in (s for s in topology.STAGES if s.work):
+            info = await self.bus.js.api(f"CONSUMER.INFO.{stage.stream}.{stage.name}_work")
+            counts[stage.name] = int(info["num_pending"]) + int(info["num_ack_pending"])
+        return counts
+
+    @staticmethod
+    async def _quiet(call: Any) -> Any:
+        try:
+            return await call
+        except BusError:
+            return None
+
+    async def _watch_server(self) -> None:
+        """Start the embedded bus again when it dies."""
+        while self.server is not None:
+            await anyio.sleep(0.3)
+            if self.server.poll() is not None:
+                self.log.say("bus server ended; starting it again", "warning")
+                self.summary.restarts["nats"] = self.summary.restarts.get("nats", 0) + 1
+                await self._start_server()
+
+    async def _sample(self) -> None:
+        while True:
+            for child in self.children:
+                child.sample_cpu()
+            await anyio.sleep(1.0)
+
+    # ------------------------------------------------------------ the end
+
+    async def _stop_services(self) -> None:
+        """Stop the services in the order of the flow; what is stopped already costs nothing."""
+        for service in STOP_ORDER:
+            group = [child for child in self.children if child.name.split(".")[0] == service]
+            async with anyio.create_task_group() as tasks:
+                for child in group:
+                    tasks.start_soon(child.stop)
+        costs: dict[str, float] = {}
+        for child in self.children:
+            service = child.name.split(".")[0]
+            costs[service] = round(costs.get(service, 0.0) + child.cpu_s, 2)
+            if child.restarts:
+                self.summary.restarts[child.name] = child.restarts
+        self.summary.cpu_by_service |= costs
+
+    async def _stop_bus(self) -> None:
+        if self.bus is not None:
+            await self.bus.close()
+        if self.server is not None:
+            self.summary.cpu_by_service["nats"] = cpu_seconds(self.server.pid)
+            await stop_server(self.server)
