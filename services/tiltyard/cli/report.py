@@ -151,8 +151,8 @@ def _where_lines(run_path: Path, policies: list[dict[str, Any]], model: str) -> 
         lines.append(f"Checkpoint (model, optimiser, position): {checkpoints[-1]}")
     lines += [
         f"All rollouts: {run_path}/archive/rollouts/*.parquet; log of every service: {run_path}/up.log",
-        f'Look deeper: tiltyard report {run_path.name}; python -c "import duckdb; duckdb.sql(\\"SELECT domain, action, score '
-        f"FROM '{run_path}/archive/rollouts/*.parquet'\\\").show()\"",
+        f"Look deeper: tiltyard report {run_path.name}; or in Python:",
+        f"  import duckdb; duckdb.sql(\"SELECT domain, action, score FROM '{run_path}/archive/rollouts/*.parquet'\").show()",
     ]
     if model.startswith("smollm2"):
         rise = (
