@@ -152,7 +152,7 @@ def _where_lines(run_path: Path, policies: list[dict[str, Any]], model: str) -> 
     lines += [
         f"All rollouts: {run_path}/archive/rollouts/*.parquet; log of every service: {run_path}/up.log",
         f"Look deeper: tiltyard report {run_path.name}; or in Python:",
-        f"  import duckdb; duckdb.sql(\"SELECT domain, action, score FROM '{run_path}/archive/rollouts/*.parquet'\").show()",
+        f"  import duckdb; duckdb.sql(\"SELECT domain, action FROM '{run_path}/archive/rollouts/*.parquet'\").show()",
     ]
     if model.startswith("smollm2"):
         rise = (
