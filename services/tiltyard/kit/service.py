@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -35,6 +35,8 @@ from .settings import (
     read_source,
     section,
 )
+
+S = TypeVar("S", bound=BaseException)
 
 
 @dataclass(kw_only=True)
@@ -69,7 +71,10 @@ def parse_arguments(name: str, argv: Sequence[str] | None) -> Source:
 
 
 def run_service(name: str, kind: type[msgspec.Struct], start: str, argv: Sequence[str] | None = None) -> int:
-    """Run `start` ('module:function', imported late) with a context until it returns; the exit status."""
+    """Run `start` ('module:function', imported late) with a context until it returns; the exit status.
+
+    2 means the user's mistake: a setting that is wrong, or that `start` finds wrong here (SettingsError).
+    """
     try:
         source = parse_arguments(name, argv)
         settings = section(source, name, kind)
@@ -80,8 +85,24 @@ def run_service(name: str, kind: type[msgspec.Struct], start: str, argv: Sequenc
     service: Any = shared[3]
     log_setup.setup(name, service.log_format, service.log_level)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    anyio.run(_main, name, settings, shared, start, backend_options={"use_uvloop": True})
+    try:
+        anyio.run(_main, name, settings, shared, start, backend_options={"use_uvloop": True})
+    except BaseExceptionGroup as group:
+        mistake = _first(group, SettingsError)
+        if mistake is None:
+            raise
+        print(f"tiltyard {name}: {mistake}", file=sys.stderr)
+        return 2
     return 0
+
+
+def _first(group: BaseExceptionGroup[BaseException], kind: type[S]) -> S | None:
+    """One exception of that kind from a group; None when there is none."""
+    for error in group.exceptions:
+        found = _first(error, kind) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, kind):
+            return found
+    return None
 
 
 _SHARED: tuple[tuple[str, type[msgspec.Struct]], ...] = (

@@ -52,7 +52,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Run name: a-z 0-9 _; part of every key."""
     seed: Whole = 0
     """Of task generation, sampling and training."""
-    model: str = "smollm2-135m-instruct"
+    model: Annotated[str, msgspec.Meta(min_length=1)] = "smollm2-135m-instruct"
     """A built-in model, or the path of a Hugging Face directory."""
     steps: Whole = 12
     """Policy updates; 0 evaluates only."""
@@ -108,7 +108,7 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """`tiltyard up` starts its own nats-server on the first URL's port."""
     replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
     """Copies of each stream; 3 on a cluster."""
-    binary: str = "nats-server"
+    binary: Annotated[str, msgspec.Meta(min_length=1)] = "nats-server"
     """Executable of the embedded server."""
 
     def __post_init__(self) -> None:

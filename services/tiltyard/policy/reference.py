@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -16,13 +17,16 @@ from tiltyard.policy.config import LlamaConfig
 
 
 def load_parameters(model_dir: Path, dtype: torch.dtype) -> dict[str, Tensor]:
-    """All tensors of a Hugging Face directory, by name, in `dtype`. Raises ValueError when there are none."""
+    """All tensors of a Hugging Face directory, by name, in `dtype`. ValueError: there are none, or one is damaged."""
     files = sorted(model_dir.glob("*.safetensors"))
     if not files:
         raise ValueError(f"{model_dir} holds no .safetensors file")
     parameters: dict[str, Tensor] = {}
     for file in files:
-        parameters.update({name: tensor.to(dtype) for name, tensor in load_file(file).items()})
+        try:
+            parameters.update({name: tensor.to(dtype) for name, tensor in load_file(file).items()})
+        except SafetensorError as error:
+            raise ValueError(f"{file} is damaged: {error}") from error
     return parameters
 
 

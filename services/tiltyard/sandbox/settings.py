@@ -54,3 +54,10 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """A command that writes more than this to one stream is killed."""
     cache_bytes: Whole = 64 << 20
     """Results kept of deterministic grading jobs; 0 for none."""
+
+    def __post_init__(self) -> None:
+        if self.backend == "process" and not self.allow_untrusted_process:
+            raise ValueError(
+                "backend: 'process' isolates nothing; set sandbox.allow_untrusted_process = true where a model's code "
+                "may do what it likes with this machine"
+            )

@@ -7,7 +7,7 @@ Left out: steps, groups per step and wall-time budget, which the whole run share
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -21,7 +21,7 @@ class TrainerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Of the weights in the forward and backward pass, and of published weights; the optimizer always keeps float32."""
-    device: str = "cpu"
+    device: Annotated[str, msgspec.Meta(pattern="^(cpu|mps|(cuda|xpu)(:[0-9]+)?)$")] = "cpu"
     """Torch device: 'cpu', 'cuda', 'cuda:0'."""
     threads: int = 2
     """Torch threads; 0 leaves torch's own choice."""

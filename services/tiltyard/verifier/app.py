@@ -7,6 +7,7 @@ from prometheus_client import Counter
 from tiltyard.kit.bus import Out
 from tiltyard.kit.serve import Reject, serve
 from tiltyard.kit.service import Context
+from tiltyard.kit.settings import SettingsError
 from tiltyard_proto.messages import Graded, Job, Rollout, Verdict
 from tiltyard_proto.topology import VERIFY
 
@@ -47,6 +48,9 @@ async def start(ctx: Context) -> None:
     """Serve stage verify until the service is stopped."""
     settings = ctx.settings
     assert isinstance(settings, VerifierSettings)
-    verifier = Verifier(System(installed(settings.kinds)))
+    try:
+        verifier = Verifier(System(installed(settings.kinds)))
+    except ValueError as error:
+        raise SettingsError(f"[verifier] kinds: {error}") from error
     ctx.log.info("verifier_ready", kinds=sorted(verifier.world.kinds))
     await serve(ctx.bus, VERIFY, verifier.handle, slots=settings.slots, stop=ctx.stop, bury=handler.bury)

@@ -80,7 +80,7 @@ async def test_a_killed_child_comes_back(tmp_path: Path) -> None:
 async def test_a_users_mistake_is_not_tried_again() -> None:
     """Status 2 gives up at once."""
     lines = Lines()
-    with pytest.raises(GaveUp, match="ended with status 2"):
+    with pytest.raises(GaveUp, match="svc ended with status 2: bad setting"):
         await child("echo bad setting; exit 2", lines).run()
     assert lines.of("svc") == ["bad setting"]
 

@@ -57,6 +57,7 @@ class Child:
         """CPU seconds of earlier incarnations."""
         self.cpu_now = 0.0
         self.stopping = False
+        self.last_line = ""
         self._starting = anyio.Lock()
 
     @property
@@ -82,7 +83,7 @@ class Child:
                 return
             failures = 1 if time.monotonic() - started >= self.settings.steady_s else failures + 1
             if status == USER_ERROR:
-                raise GaveUp(f"{self.name}: ended with status 2; its last line says what to mend")
+                raise GaveUp(f"{self.name} ended with status 2: {self.last_line}")
             if failures > self.settings.give_up:
                 raise GaveUp(f"{self.name}: ended {failures} times in a row (last status {status}); see its log lines")
             delay = backoff(failures, self.settings)
@@ -98,7 +99,8 @@ class Child:
         assert process.stdout is not None
         try:
             while line := await self._line(process.stdout):
-                self.on_line(self.name, line.decode(errors="replace").rstrip())
+                self.last_line = line.decode(errors="replace").rstrip()
+                self.on_line(self.name, self.last_line)
             return await process.wait()
         finally:
             self.cpu_before, self.cpu_now = self.cpu_s, 0.0

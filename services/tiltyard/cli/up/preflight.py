@@ -59,14 +59,24 @@ def take_lock(root: Path) -> IO[str]:
 
 async def check_sandbox(settings: Any, data: DataSettings, say: Say) -> None:
     """UserError unless gVisor works here: root, a runsc that passes its self-test, the image of each profile."""
+    from tiltyard.sandbox.backend import StartFailed
     from tiltyard.sandbox.doctor import doctor
+    from tiltyard.sandbox.images import find_image
 
+    if settings.backend == "process":
+        say("sandbox: back-end 'process' isolates nothing; only for tests on throw-away machines")
+        return
     if os.geteuid() != 0:
         raise UserError("sandboxes need root: run with sudo, or put the sandbox service on another machine")
     checks = await doctor(settings)
     for check in checks:
         if not check.ok:
             raise UserError(f"sandbox: {check.name}: {check.detail}; mend: {check.mend}")
+    for profile in settings.pool:
+        try:
+            find_image(settings, profile)
+        except StartFailed as error:
+            raise UserError(f"[sandbox] pool: {error}") from error
     say(f"sandbox checked: {len(checks)} tests pass")
 
 
@@ -93,12 +103,9 @@ async def _made(model: str, cache: Path, say: Say) -> Path:
 
 
 def _check_model_files(path: Path) -> None:
-    """ValueError unless the directory has weights, and a tokenizer and chat template that can render a prompt."""
-    from tiltyard.policy.chat import ChatRenderer
+    from tiltyard.policy.check import check_directory
 
-    if not list(path.glob("*.safetensors")):
-        raise ValueError(f"{path} holds no weights: expected model.safetensors")
-    ChatRenderer(path).render([("user", "1 + 1?")])
+    check_directory(path)
 
 
 def check_ports(sections: Mapping[str, Any]) -> None:

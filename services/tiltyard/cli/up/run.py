@@ -22,6 +22,7 @@ from tiltyard.cli.errors import UserError
 from tiltyard.cli.main import source_of
 from tiltyard.cli.sections import check_all
 from tiltyard.kit.embedded import EmbeddedError
+from tiltyard.kit.jetstream import BusError
 
 from . import preflight
 from .child import GaveUp
@@ -48,7 +49,7 @@ def up(arguments: Namespace) -> int:
         if arguments.fresh:
             forget(root, sections["run"].name)
         status = anyio.run(_up, arguments, sections, root)
-    except (EmbeddedError, GaveUp) as error:
+    except (EmbeddedError, GaveUp, BusError) as error:
         raise UserError(str(error)) from error
     finally:
         lock.close()
