@@ -26,6 +26,10 @@ class SandboxLost(SandboxError):
     """The sandbox is gone; the infrastructure's fault unless counters say otherwise."""
 
 
+class LimitBusy(SandboxError):
+    """The memory in use is above the limit that was asked for, for now."""
+
+
 class WorkspaceTooLarge(SandboxError):
     """The workspace is over the caps for carrying it on; the fault of the code inside."""
 

@@ -9,6 +9,7 @@ host. Left out: checkpoints (they don't pay for a light agent), rootless operati
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -22,7 +23,7 @@ import anyio
 import structlog
 
 from . import images
-from .backend import SandboxLost, StartFailed
+from .backend import LimitBusy, SandboxLost, StartFailed
 from .cgroups import Cgroup, CgroupError, Counters, Limits, Tree
 from .channel import Channel, connect
 from .instance import Instance, reconcile
@@ -84,6 +85,8 @@ class GVisorCell:
             self.group.set_memory(size + self.extra)
             self.memory = size
         except OSError as error:
+            if error.errno == errno.EBUSY:
+                raise LimitBusy(self.name) from error
             raise SandboxLost(f"can't limit memory to {size} bytes: {error.strerror}") from error
 
     def counters(self) -> Counters:

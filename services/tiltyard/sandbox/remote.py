@@ -20,7 +20,7 @@ from tiltyard_proto.outcomes import Outcome
 
 from . import archive
 from .attribution import attribute, attribute_loss
-from .backend import SandboxError, SandboxLost, WorkspaceFull, WorkspaceTooLarge, check_path
+from .backend import LimitBusy, SandboxError, SandboxLost, WorkspaceFull, WorkspaceTooLarge, check_path
 from .cgroups import Counters
 from .channel import Channel
 from .settings import SandboxSettings
@@ -28,6 +28,8 @@ from .settings import SandboxSettings
 FILES_S = 30.0
 """A file operation that takes longer has failed."""
 GRACE_S = 3.5
+LIMIT_TRIES = 40
+LIMIT_WAIT_S = 0.05
 """After the wall limit: TERM, KILL and sweep inside, before the sandbox itself is killed."""
 OPEN_FILES = 512
 ENVIRONMENT = {
@@ -69,6 +71,16 @@ class RemoteSandbox:
 
     # ------------------------------------------------------------ commands
 
+    async def _limit_memory(self, size: int) -> None:
+        """Set the memory limit; what an earlier command freed may still be on its way back, so a lower one may wait."""
+        for _ in range(LIMIT_TRIES):
+            try:
+                self._cell.set_memory(size)
+                return
+            except LimitBusy:
+                await anyio.sleep(LIMIT_WAIT_S)
+        raise SandboxLost(f"can't limit memory to {size} bytes: more than that stays in use")
+
     async def run(self, command: Command) -> Execution:
         entries = [("f", 0o644, check_path(path), data) for path, data in command.files.items()]
         if not self.alive:
@@ -79,7 +91,7 @@ class RemoteSandbox:
         partial: tuple[bytearray, bytearray] = (bytearray(), bytearray())
         limits = command.limits
         try:
-            self._cell.set_memory(limits.memory_bytes)
+            await self._limit_memory(limits.memory_bytes)
             with anyio.fail_after(limits.wall_s + GRACE_S):
                 fields = await self._ask(self._request(command, entries), partial)
             return self._execution(fields, limits, partial)
