@@ -35,10 +35,6 @@ def encode(record: GroupRecord) -> bytes:
     return msgspec.msgpack.encode(record)
 
 
-def decode(body: bytes) -> GroupRecord:
-    return msgspec.msgpack.decode(body, type=GroupRecord)
-
-
 class BusLedger:
     """Records in the bucket of groups, verdicts on the verdict stream."""
 
@@ -47,8 +43,8 @@ class BusLedger:
         self._kv = bus.kv(topology.GROUPS_BUCKET)
 
     async def read(self, group: str) -> tuple[GroupRecord, int] | None:
-        entry = await self._kv.get(group)
-        return None if entry is None else (decode(entry[0]), entry[1])
+        entry = await self._kv.read(group, GroupRecord)
+        return None if entry is None or entry[0] is None else (entry[0], entry[1])
 
     async def write(self, record: GroupRecord, revision: int) -> bool:
         return await self._kv.update(record.id, encode(record), revision)
@@ -66,7 +62,7 @@ class MemoryLedger:
 
     async def read(self, group: str) -> tuple[GroupRecord, int] | None:
         entry = self.records.get(group)
-        return None if entry is None else (decode(entry[0]), entry[1])
+        return None if entry is None else (msgspec.msgpack.decode(entry[0], type=GroupRecord), entry[1])
 
     async def write(self, record: GroupRecord, revision: int) -> bool:
         if self.records.get(record.id, (b"", 0))[1] != revision:

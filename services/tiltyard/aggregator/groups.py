@@ -14,13 +14,13 @@ import msgspec
 import structlog
 from prometheus_client import Counter, Histogram
 
-from tiltyard.kit.bus import Bus, Out
+from tiltyard.kit.bus import Bus, Out, decode_value
 from tiltyard.kit.serve import Retry
 from tiltyard_proto import topology
 from tiltyard_proto.messages import Group, GroupRecord, Verdict
 
 from . import handler
-from .backend import Ledger, decode
+from .backend import Ledger
 from .settings import AggregatorSettings
 
 GROUPS = Counter("tiltyard_groups_total", "Closed groups by domain and why they do not train", ["domain", "reason"])
@@ -81,7 +81,9 @@ class Groups:
         """Keep `open` current from the bucket's own stream."""
         kv = bus.kv(topology.GROUPS_BUCKET)
         async for delivery in bus.follow_raw(kv.stream, f"$KV.{kv.bucket}.>"):
-            record = decode(delivery.body)
+            record = decode_value(delivery.subject, delivery.body, GroupRecord)
+            if record is None:
+                continue
             if record.closed:
                 self.open.pop(record.id, None)
             else:

@@ -1,4 +1,4 @@
-"""A connection to the bus for one command: a bus that is not there is one line, at once."""
+"""A connection to the bus for one command: a bus that is not there, or refuses, is one line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import anyio
 from tiltyard.kit import log as log_setup
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.jetstream import BusError
 from tiltyard.kit.settings import BusSettings, DataSettings, Source, section
 
 from .errors import UserError
@@ -32,6 +33,8 @@ async def connected(source: Source) -> AsyncIterator[Bus]:
         )
     try:
         yield bus
+    except BusError as error:
+        raise UserError(f"{error}; is the bus provisioned (`tiltyard provision`) and not full?") from error
     finally:
         await bus.close()
 

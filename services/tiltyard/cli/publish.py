@@ -22,6 +22,7 @@ from tiltyard_proto.messages import Task
 from .connection import connected
 from .errors import UserError
 from .main import source_of
+from .task_check import check_task
 
 MAX_SHOWN = 5
 
@@ -30,7 +31,7 @@ def read_tasks(lines: Iterable[bytes], name: str) -> list[Task]:
     """Tasks of a JSON-lines file with their ids set; UserError lists the bad lines."""
     tasks: list[Task] = []
     errors: list[str] = []
-    known = set(registry.load_all())
+    known = registry.load_all()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -39,13 +40,9 @@ def read_tasks(lines: Iterable[bytes], name: str) -> list[Task]:
             if isinstance(raw, dict):
                 raw = {"type": "task", "id": "", **raw}
             task = keys.with_id(msgspec.convert(raw, Task))
-            keys.check_domain(task.domain)
-            if not task.prompt:
-                raise ValueError("prompt: expected at least one message")
-            if task.split not in ("train", "eval"):
-                raise ValueError(f"split: expected 'train' or 'eval', got {task.split!r}")
-            if task.domain not in known:
-                raise ValueError(f"domain {task.domain!r} is not known; `tiltyard domains` lists them")
+            if unknown := sorted(set(raw) - {"type", *Task.__struct_fields__}):
+                raise ValueError(f"unknown key {unknown[0]!r}; known keys: {', '.join(Task.__struct_fields__)}")
+            check_task(task, known)
             tasks.append(task)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             errors.append(f"{name}:{number}: {error}")

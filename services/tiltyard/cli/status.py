@@ -50,23 +50,23 @@ async def runs(bus: Bus) -> list[dict[str, Any]]:
     groups = bus.kv(topology.GROUPS_BUCKET)
     open_groups: dict[str, Counter[str]] = {}
     for key in await groups.keys():
-        entry = await groups.get(key)
-        if entry is not None and not (record := msgspec.msgpack.decode(entry[0], type=GroupRecord)).closed:
+        entry = await groups.read(key, GroupRecord)
+        if entry is not None and (record := entry[0]) is not None and not record.closed:
             counter = open_groups.setdefault(record.run, Counter())
             counter[record.domain] += record.size - len(record.members)
     bucket = bus.kv(topology.RUNS_BUCKET)
     found: list[dict[str, Any]] = []
     for name in await bucket.keys():
-        entry = await bucket.get(name)
-        assert entry is not None
-        status = msgspec.msgpack.decode(entry[0], type=RunStatus)
+        stored = await bucket.read(name, RunStatus)
+        if stored is None or (state := stored[0]) is None:
+            continue
         policy: Policy | None = await bus.latest_policy(name)
         found.append(
             {
                 "run": name,
-                "state": status.state,
-                "detail": status.detail,
-                "age_s": round(time.time() - status.started, 1),
+                "state": state.state,
+                "detail": state.detail,
+                "age_s": round(time.time() - state.started, 1),
                 "policy": policy.version if policy else None,
                 "weights": policy.path if policy else None,
                 "in_flight": dict(open_groups.get(name, {})),

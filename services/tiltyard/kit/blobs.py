@@ -1,7 +1,8 @@
 """The blob store: content-addressed files in a directory.
 
 Invariants: a blob is written to a temporary name and renamed, so it is whole or absent; its name is its SHA-256, so
-writing twice is a no-op; a reader verifies size and hash. A reference is published only after the blob is written.
+writing twice is a no-op; a reader verifies size and hash, and no reference reaches outside `root`. A reference is
+published only after the blob is written.
 Left out: other stores (any fsspec URI would fit behind the same two calls) and collection of what nobody refers to.
 """
 
@@ -9,10 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
 
 from tiltyard_proto.messages import BlobRef
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class BlobMissing(LookupError):
@@ -45,6 +49,8 @@ class BlobStore:
 
     def get(self, ref: BlobRef) -> bytes:
         """The bytes behind `ref`; BlobMissing when absent, truncated or altered."""
+        if not _DIGEST.fullmatch(ref.sha256):  # a reference is as trustworthy as who wrote the message
+            raise BlobMissing(f"{ref.uri}: {ref.sha256[:80]!r} is no SHA-256")
         try:
             data = self._path(ref.sha256).read_bytes()
         except OSError as error:

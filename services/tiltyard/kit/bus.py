@@ -35,9 +35,19 @@ SCHEMA = "Tilt-Schema"
 POLICY_POLL_S = 3.0
 
 M = TypeVar("M")
+V = TypeVar("V", bound=msgspec.Struct)
 Out = tuple[Stage[Any], Message]
 """What a handler returns: a message and the stage it goes to."""
 log = structlog.get_logger()
+
+
+def decode_value(key: str, body: bytes, kind: type[V]) -> V | None:
+    """A value of a key-value bucket; None, and the log says so, when it is no `kind`: nobody shall fall over it."""
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        log.error("value_undecodable", key=key, expected=kind.__name__, error=str(error))
+        return None
 
 
 def out(hop: Hop) -> Out:
@@ -60,6 +70,11 @@ class KeyValue:
         """Value and revision; None when the key was never written."""
         stored = await self._js.last(self.stream, self.subject(key))
         return None if stored is None else (stored.body, stored.sequence)
+
+    async def read(self, key: str, kind: type[V]) -> tuple[V | None, int] | None:
+        """Value and revision, the value None when it can't be decoded; None when the key was never written."""
+        entry = await self.get(key)
+        return None if entry is None else (decode_value(key, entry[0], kind), entry[1])
 
     async def create(self, key: str, value: bytes) -> bool:
         """Write a new key; False when it exists."""

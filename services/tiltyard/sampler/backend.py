@@ -46,16 +46,21 @@ class BusRegister:
     async def open(self, record: GroupRecord) -> GroupRecord:
         if await self._groups.create(record.id, msgspec.msgpack.encode(record)):
             return record
-        entry = await self._groups.get(record.id)
+        entry = await self._groups.read(record.id, GroupRecord)
         assert entry is not None, "a key that can't be created exists"
-        return msgspec.msgpack.decode(entry[0], type=GroupRecord)
+        found, revision = entry
+        if found is not None:
+            return found
+        if await self._groups.update(record.id, msgspec.msgpack.encode(record), revision):
+            return record  # what was there was no record
+        return await self.open(record)
 
     async def records(self, run: str) -> list[GroupRecord]:
         found: list[GroupRecord] = []
         for key in await self._groups.keys():
-            entry = await self._groups.get(key) if key.startswith(f"{run}-") else None
-            if entry is not None:
-                found.append(msgspec.msgpack.decode(entry[0], type=GroupRecord))
+            entry = await self._groups.read(key, GroupRecord) if key.startswith(f"{run}-") else None
+            if entry is not None and entry[0] is not None:
+                found.append(entry[0])
         return found
 
     async def send(self, rollouts: Iterable[Rollout]) -> None:
@@ -63,8 +68,8 @@ class BusRegister:
             await self._bus.publish(topology.GENERATE, rollout)
 
     async def status(self, run: str) -> RunStatus | None:
-        entry = await self._runs.get(run)
-        return None if entry is None else msgspec.msgpack.decode(entry[0], type=RunStatus)
+        entry = await self._runs.read(run, RunStatus)
+        return None if entry is None else entry[0]
 
     async def write_status(self, status: RunStatus) -> None:
         await self._runs.put(status.run, msgspec.msgpack.encode(status))

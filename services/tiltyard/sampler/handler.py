@@ -17,6 +17,7 @@ from tiltyard.kit.settings import RunSettings, TaskShare
 from tiltyard_proto import keys
 from tiltyard_proto.flow import StepFold
 from tiltyard_proto.messages import Group, GroupRecord, GroupRef, Policy, Purpose, Rollout, Sampling, Task
+from tiltyard_proto.outcomes import policy_for
 
 from .curriculum import Curriculum
 from .settings import SamplerSettings
@@ -34,6 +35,8 @@ class State:
         self.open: dict[str, GroupRecord] = {}
         self.closed: set[str] = set()
         self.next_index = 0
+        self.retired: set[str] = set()
+        """Tasks that turned out to be broken themselves."""
         self.eval_plan: list[tuple[Task, TaskShare]] | None = None
 
     # ------------------------------------------------------------ what happened
@@ -56,6 +59,8 @@ class State:
         self.closed.add(group.id)
         self.open.pop(group.id, None)
         self.fold = self.fold.add(group)
+        if any(policy_for(member.verdict.outcome).retire for member in group.members):
+            self.retired.add(group.task_id)
         if group.purpose is Purpose.TRAIN:
             self.curriculum.learn(group)
 
@@ -78,7 +83,9 @@ class State:
         return {name: lack for name, lack in lacks.items() if lack > 0}
 
     def train_tasks(self) -> list[Task]:
-        return [task for domain in self.run.train for task in self.pool(domain, "train")]
+        """Without the broken ones; all of them when there is no other, so that the run still ends."""
+        tasks = [task for domain in self.run.train for task in self.pool(domain, "train")]
+        return [task for task in tasks if task.id not in self.retired] or tasks
 
     def evaluation(self) -> list[tuple[Task, TaskShare]]:
         """The tasks of every evaluation of the run; fixed when first asked for."""

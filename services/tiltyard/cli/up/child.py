@@ -141,7 +141,8 @@ class Child:
         await process.wait()
 
     def kill(self) -> None:
-        """End it at once; `stop` has been called, so it does not come back."""
+        """End it at once, for good."""
+        self.stopping = True
         if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.kill()

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup
 
 from tiltyard.cli.errors import UserError
@@ -174,8 +173,8 @@ class Supervisor:
 
     async def _run_status(self) -> RunStatus | None:
         assert self.bus is not None
-        entry = await self._quiet(self.bus.kv(topology.RUNS_BUCKET).get(self.sections["run"].name))
-        return None if entry is None else msgspec.msgpack.decode(entry[0], type=RunStatus)
+        entry = await self._quiet(self.bus.kv(topology.RUNS_BUCKET).read(self.sections["run"].name, RunStatus))
+        return None if entry is None else entry[0]
 
     async def _watch_run(self) -> None:
         """End when the run has finished, and feed the progress display."""
