@@ -49,7 +49,7 @@ def test_good_lines_become_tasks_with_their_id() -> None:
         (without("prompt"), "f:2: Object missing required field `prompt`"),
         (line(prompt=[]), "f:2: prompt: expected at least one message"),
         (line(prompt="text"), "f:2: Expected `array`, got `str`"),
-        (line(split="test"), "f:2: split: expected 'train' or 'eval', got 'test'"),
+        (line(split="test"), "f:2: split: expected one of train, eval, got 'test'"),
         (line(domain="nope"), "f:2: domain 'nope' is not known; `tiltyard domains` lists them"),
         (line(domain="Not.A.Domain"), "f:2: domain 'Not.A.Domain': expected dotted lower-case"),
         (line(limits={"turns": "many"}), "f:2: Expected `int`, got `str` - at `$.limits.turns`"),
