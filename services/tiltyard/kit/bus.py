@@ -16,9 +16,7 @@ from typing import Any, TypeVar
 
 import anyio
 import msgspec
-import nats
 import structlog
-from nats.aio.client import Client
 
 from tiltyard_proto import topology
 from tiltyard_proto.flow import Hop
@@ -26,8 +24,10 @@ from tiltyard_proto.messages import MAJOR, BlobRef, Message
 from tiltyard_proto.topology import Stage
 
 from .blobs import BlobStore
-from .jetstream import BusUnavailable, Conflict, JetStream, NotFound, Stored, StreamFull
+from .errors import BusUnavailable, Conflict, NotFound, StreamFull
+from .jetstream import JetStream, Stored
 from .pull import Delivery, Puller
+from .wire import NotConnected, WireClient
 
 INLINE_LIMIT = 64 << 10
 CLAIM = "Tilt-Claim"
@@ -108,7 +108,7 @@ class KeyValue:
 class Bus:
     """A connection to the bus and everything services do with it."""
 
-    def __init__(self, client: Client, blobs: BlobStore) -> None:
+    def __init__(self, client: WireClient, blobs: BlobStore) -> None:
         self.client = client
         self.js = JetStream(client)
         self.blobs = blobs
@@ -120,7 +120,8 @@ class Bus:
         async def note(error: Exception) -> None:
             log.warning("bus_error", error=str(error) or type(error).__name__)
 
-        client = await nats.connect(
+        client = WireClient()
+        await client.connect(
             servers=list([servers] if isinstance(servers, str) else servers),
             name=name,
             inbox_prefix=f"_INBOX_{name}",
@@ -137,6 +138,13 @@ class Bus:
 
     def kv(self, bucket: str) -> KeyValue:
         return KeyValue(self.js, bucket)
+
+    def say(self, delivery: Delivery, word: bytes) -> None:
+        """Answer a delivery (+ACK, -NAK, +WPI, +TERM); while disconnected nothing: the lease ends by itself."""
+        try:
+            self.client.say(delivery.reply, word)
+        except NotConnected as error:
+            log.debug("answer_dropped", subject=delivery.subject, error=str(error))
 
     # ------------------------------------------------------------ publish
 

@@ -27,7 +27,7 @@ from tiltyard_proto.topology import Stage
 from . import metrics
 from .blobs import BlobMissing
 from .bus import Bus, Out
-from .jetstream import BusUnavailable, NotFound
+from .errors import BusUnavailable, Forbidden, NotFound
 from .provision import durable
 from .pull import Delivery, Puller
 
@@ -72,57 +72,63 @@ class Server(Generic[M]):
         self.bury = bury
         self.busy = 0
         self._freed = anyio.Event()
+        self._running: dict[int, tuple[Delivery, float]] = {}
+        """Deliveries in a handler, with the time of their last sign of life."""
+        self._in_flight = metrics.IN_FLIGHT.labels(stage.name)
+        self._seconds = metrics.SECONDS.labels(stage.name)
 
     # ------------------------------------------------------------ the loop
 
     async def run(self, stop: anyio.Event, drain_s: float = 10.0) -> None:
         """Until `stop` is set; then running handlers get `drain_s` seconds, and what is left goes back."""
         async with anyio.create_task_group() as handlers:
-            while not stop.is_set():
-                puller = Puller(self.bus.js, self.stage.stream, durable(self.stage))
-                try:
-                    await puller.start()
-                    await self._pull(puller, handlers, stop)
-                except (BusUnavailable, NotFound) as error:
-                    log.warning("stage_waits", stage=self.stage.name, error=str(error))
-                    await anyio.sleep(0.3)
-                finally:
-                    with anyio.CancelScope(shield=True), anyio.move_on_after(3):
-                        for delivery in await puller.stop():
-                            await self._say(delivery, b"-NAK")
+            pulling = anyio.CancelScope()
+            handlers.start_soon(self._extend)
+            handlers.start_soon(_cancel_when, stop, pulling)
+            with pulling:
+                while not stop.is_set():
+                    await self._pull_from(Puller(self.bus.js, self.stage.stream, durable(self.stage)), handlers)
             with anyio.move_on_after(drain_s):
                 while self.busy:
-                    await self._wait_freed()
+                    await self._freed.wait()
             handlers.cancel_scope.cancel()
 
-    async def _pull(self, puller: Puller, handlers: TaskGroup, stop: anyio.Event) -> None:
-        while not stop.is_set():
-            if self.busy >= self.slots:
-                with anyio.move_on_after(1.0):
-                    await self._wait_freed()
-                continue
-            delivery = await puller.next(self.slots - self.busy)
-            if delivery is not None:
-                self.busy += 1
-                metrics.IN_FLIGHT.labels(self.stage.name).inc()
-                handlers.start_soon(self._one, delivery)
-
-    async def _wait_freed(self) -> None:
-        await self._freed.wait()
+    async def _pull_from(self, puller: Puller, handlers: TaskGroup) -> None:
+        """Start handlers until the pull fails; what was pulled and not started goes back at once."""
+        try:
+            await puller.start()
+            while True:
+                if self.busy >= self.slots:
+                    await self._freed.wait()
+                    continue
+                delivery = await puller.next(self.slots - self.busy)
+                if delivery is not None:
+                    self.busy += 1
+                    self._in_flight.inc()
+                    handlers.start_soon(self._one, delivery)
+        except (BusUnavailable, NotFound, Forbidden) as error:
+            log.warning("stage_waits", stage=self.stage.name, error=str(error))
+            await anyio.sleep(0.3)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(3):
+                for delivery in await puller.stop():
+                    self.bus.say(delivery, b"-NAK")
 
     async def _one(self, delivery: Delivery) -> None:
         started = time.monotonic()
+        running = id(delivery)
+        self._running[running] = delivery, started
         try:
             ending = await self._handle(delivery)
             metrics.HANDLED.labels(self.stage.name, ending).inc()
-            metrics.SECONDS.labels(self.stage.name).observe(time.monotonic() - started)
+            self._seconds.observe(time.monotonic() - started)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True), anyio.move_on_after(2):
-                await self._say(delivery, b"-NAK")
+            self.bus.say(delivery, b"-NAK")
             raise
         finally:
+            del self._running[running]
             self.busy -= 1
-            metrics.IN_FLIGHT.labels(self.stage.name).dec()
+            self._in_flight.dec()
             self._freed.set()
             self._freed = anyio.Event()
 
@@ -134,14 +140,10 @@ class Server(Generic[M]):
             if delivery.deliveries > self.stage.max_deliveries:
                 raise Reject("crash", f"delivered {delivery.deliveries - 1} times without an answer")
             message = await self._decode(delivery)
-            async with anyio.create_task_group() as lease:
-                lease.start_soon(self._extend, delivery)
-                outputs = await self.handler(message)
-                await self._publish(outputs)
-                lease.cancel_scope.cancel()
+            await self._publish(await self.handler(message))
         except Exception as error:
-            return await self._failed(delivery, message, _single(error))
-        await self._say(delivery, b"+ACK")
+            return await self._failed(delivery, message, error)
+        self.bus.say(delivery, b"+ACK")
         return "done"
 
     async def _decode(self, delivery: Delivery) -> M:
@@ -162,7 +164,7 @@ class Server(Generic[M]):
     async def _failed(self, delivery: Delivery, message: M | None, error: Exception) -> str:
         if isinstance(error, Retry):
             log.info("retry", stage=self.stage.name, after_s=error.after_s, detail=error.detail)
-            await self._nak(delivery, error.after_s)
+            self._nak(delivery, error.after_s)
             return "retry"
         if isinstance(error, Reject):
             await self._dead_letter(delivery, message, error)
@@ -172,7 +174,7 @@ class Server(Generic[M]):
             reject = Reject("handler", f"{type(error).__name__}: {error}")
             await self._dead_letter(delivery, message, reject)
             return reject.reason
-        await self._nak(delivery, retry_delay(delivery.deliveries))
+        self._nak(delivery, retry_delay(delivery.deliveries))
         return "failed"
 
     async def _dead_letter(self, delivery: Delivery, message: M | None, error: Reject) -> None:
@@ -198,7 +200,7 @@ class Server(Generic[M]):
             message = await self._try_decode(delivery)
         if message is not None and self.bury is not None:
             await self._publish(self.bury(message, Outcome.POISON, f"{error.reason}: {error.detail}"[:MAX_DETAIL]))
-        await self._say(delivery, f"+TERM {error.reason}".encode())
+        self.bus.say(delivery, f"+TERM {error.reason}".encode())
 
     async def _try_decode(self, delivery: Delivery) -> M | None:
         try:
@@ -209,24 +211,24 @@ class Server(Generic[M]):
 
     # ------------------------------------------------------------ acknowledgements
 
-    async def _extend(self, delivery: Delivery) -> None:
+    async def _extend(self) -> None:
+        """Extend the leases of what is being handled, each at least every 3/8 of its length."""
+        lease = self.stage.ack_wait_s
         while True:
-            await anyio.sleep(self.stage.ack_wait_s / 3)
-            await self._say(delivery, b"+WPI")
+            await anyio.sleep(lease / 8)
+            now = time.monotonic()
+            for running, (delivery, seen) in self._running.items():
+                if now - seen > lease / 4:
+                    self._running[running] = delivery, now
+                    self.bus.say(delivery, b"+WPI")
 
-    async def _nak(self, delivery: Delivery, after_s: float) -> None:
-        await self._say(delivery, f'-NAK {{"delay": {int(after_s * 1e9)}}}'.encode())
-
-    async def _say(self, delivery: Delivery, word: bytes) -> None:
-        if self.bus.client.is_connected:  # else the lease ends by itself and the message comes again
-            await self.bus.client.publish(delivery.reply, word)
+    def _nak(self, delivery: Delivery, after_s: float) -> None:
+        self.bus.say(delivery, f'-NAK {{"delay": {int(after_s * 1e9)}}}'.encode())
 
 
-def _single(error: Exception) -> Exception:
-    """The one cause inside the lease's exception group."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+async def _cancel_when(stop: anyio.Event, scope: anyio.CancelScope) -> None:
+    await stop.wait()
+    scope.cancel()
 
 
 async def serve(
