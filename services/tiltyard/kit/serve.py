@@ -1,7 +1,7 @@
 """Serve a stage: pull, gate, decode, handle, publish, acknowledge. The one loop that runs handlers.
 
-Order for every message: delivery gate, decode, handle with the lease extended, publish the outputs
-by compare-and-set and wait for storage, acknowledge the input. Acknowledgements are not fenced, so they are never the
+Order for every message: delivery gate, decode, on a redelivery "already done?", handle with the lease extended,
+publish the outputs by compare-and-set and wait for storage, acknowledge the input. Acknowledgements are not fenced, so they are never the
 guard: a second delivery publishes to the same keys and loses.
 
 A handler ends in one of four ways: it returns outputs; raises `Reject` (dead letter); raises `Retry` (comes back after
@@ -19,7 +19,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from tiltyard_proto import topology
+from tiltyard_proto import followups, topology
 from tiltyard_proto.messages import DeadLetter
 from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.topology import Stage
@@ -140,6 +140,9 @@ class Server(Generic[M]):
             if delivery.deliveries > self.stage.max_deliveries:
                 raise Reject("crash", f"delivered {delivery.deliveries - 1} times without an answer")
             message = await self._decode(delivery)
+            if delivery.deliveries > 1 and await self._is_done(message):
+                self.bus.say(delivery, b"+ACK")
+                return "already_done"
             await self._publish(await self.handler(message))
         except Exception as error:
             return await self._failed(delivery, message, error)
@@ -155,6 +158,14 @@ class Server(Generic[M]):
             raise Reject("blob", str(error)) from error
         except Exception as error:  # hostile bytes raise many types (RecursionError among them)
             raise Reject("decode", f"{type(error).__name__}: {error}") from error
+
+    async def _is_done(self, message: M) -> bool:
+        """Was this message handled by somebody whose acknowledgement was lost? Then a result of it is stored."""
+        for stage, subject in followups.possible(self.stage, message):
+            if await self.bus.js.last(stage.stream, subject) is not None:
+                log.info("already_done", stage=self.stage.name, found=subject)
+                return True
+        return False
 
     async def _publish(self, outputs: Sequence[Out]) -> None:
         for stage, message in outputs:
