@@ -71,7 +71,9 @@ class Stage(Generic[M_co]):
         key = keys.check_token(key, f"key of {self.name}")
         lane = self.lane(message)
         domain = keys.domain_token(self.domain(message))
-        return f"{PREFIX}.{self.name}.{domain}{LANE_MARK}{lane}.{key}" if lane else f"{PREFIX}.{self.name}.{domain}.{key}"
+        return (
+            f"{PREFIX}.{self.name}.{domain}{LANE_MARK}{lane}.{key}" if lane else f"{PREFIX}.{self.name}.{domain}.{key}"
+        )
 
     def accepts(self, message: object) -> bool:
         return isinstance(message, self.type)

@@ -226,11 +226,16 @@ class Bus:
                 continue
             yield delivery.sequence, message
 
-    async def follow_raw(self, stream: str, subjects: str, after: int = 0) -> AsyncIterator[Delivery]:
-        """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost."""
+    async def follow_raw(
+        self, stream: str, subjects: str, after: int = 0, *, headers_only: bool = False
+    ) -> AsyncIterator[Delivery]:
+        """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost.
+
+        With `headers_only` the bodies are left empty.
+        """
         while True:
             try:
-                puller = await self._ordered(stream, subjects, after)
+                puller = await self._ordered(stream, subjects, after, headers_only)
             except (BusUnavailable, NotFound) as error:
                 log.debug("follow_waits", stream=stream, error=str(error))
                 await anyio.sleep(0.3)
@@ -248,7 +253,7 @@ class Bus:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(3):
                     await puller.stop()
 
-    async def _ordered(self, stream: str, subjects: str, after: int) -> Puller:
+    async def _ordered(self, stream: str, subjects: str, after: int, headers_only: bool) -> Puller:
         config = {
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": after + 1,
@@ -257,6 +262,7 @@ class Bus:
             "inactive_threshold": int(30e9),
             "mem_storage": True,
             "num_replicas": 1,
+            "headers_only": headers_only,
         }
         answer = await self.js.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
         puller = Puller(self.js, stream, answer["name"])

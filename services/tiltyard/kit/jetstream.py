@@ -131,9 +131,7 @@ class JetStream:
         if size > limit:
             raise TooLarge(f"{subject}: {size} bytes with headers, the server takes {limit}")
 
-    async def publish(
-        self, subject: str, body: bytes, headers: Mapping[str, str], expect: int | None = None
-    ) -> int:
+    async def publish(self, subject: str, body: bytes, headers: Mapping[str, str], expect: int | None = None) -> int:
         """Publish and wait until it is stored; the sequence. `expect` is the last sequence allowed on the subject."""
         block = header_block(headers, expect) if headers or expect is not None else b""
         _, data = await self._request(subject, body, block)

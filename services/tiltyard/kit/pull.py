@@ -82,11 +82,15 @@ class Puller:
         self._waiter: asyncio.Future[None] | None = None
         self._subscription: Any = None
 
-    async def start(self) -> None:
+    async def start(self, _tasks: Any = None) -> None:
         """Subscribe; nothing is pulled yet."""
         self._subscription = await self._js.client.tap(f"{self._inbox}.*", self._on_message)
         self._js.client.lost.append(self._on_lost)
         self._js.client.refusals.append(self._on_refusal)
+
+    def may_be_done(self, delivery: Delivery) -> bool:
+        """Could somebody have finished this message already?"""
+        return delivery.deliveries > 1
 
     # ------------------------------------------------------------ what the server says
 
@@ -145,9 +149,7 @@ class Puller:
             MAX_BYTES,
         )
         try:
-            self._js.client.send(
-                b"PUB %b %b %d\r\n%b\r\n" % (self._endpoint.encode(), reply, len(request), request)
-            )
+            self._js.client.send(b"PUB %b %b %d\r\n%b\r\n" % (self._endpoint.encode(), reply, len(request), request))
         except NotConnected as error:
             raise BusUnavailable("not connected") from error
         self._pulls[reply] = batch

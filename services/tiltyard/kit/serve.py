@@ -1,8 +1,8 @@
 """Serve a stage: pull, gate, decode, handle, publish, acknowledge. The one loop that runs handlers.
 
-Order for every message: delivery gate, decode, on a redelivery "already done?", handle with the lease extended,
-publish the outputs by compare-and-set and wait for storage, acknowledge the input. Acknowledgements are not fenced, so they are never the
-guard: a second delivery publishes to the same keys and loses.
+Order for every message: delivery gate, decode, "already done?" where somebody may have had it before, handle with the
+lease extended, publish the outputs by compare-and-set and wait for storage, acknowledge the input. Acknowledgements are
+not fenced, so they are never the guard: a second delivery publishes to the same keys and loses.
 
 A handler ends in one of four ways: it returns outputs; raises `Reject` (dead letter); raises `Retry` (comes back after
 a delay); raises anything else (logged, tried again, a dead letter after the stage's deliveries).
@@ -28,6 +28,7 @@ from . import metrics
 from .blobs import BlobMissing
 from .bus import Bus, Out
 from .errors import BusUnavailable, Forbidden, NotFound
+from .flows import FlowSource
 from .provision import durable
 from .pull import Delivery, Puller
 
@@ -64,12 +65,15 @@ def retry_delay(deliveries: int) -> float:
 class Server(Generic[M]):
     """One stage's consumer with up to `slots` handlers at a time."""
 
-    def __init__(self, bus: Bus, stage: Stage[M], handler: Handler[M], *, slots: int, bury: Bury[M] | None) -> None:
+    def __init__(
+        self, bus: Bus, stage: Stage[M], handler: Handler[M], *, slots: int, bury: Bury[M] | None, fair: bool = False
+    ) -> None:
         self.bus = bus
         self.stage = stage
         self.handler = handler
         self.slots = slots
         self.bury = bury
+        self.fair = fair
         self.busy = 0
         self._freed = anyio.Event()
         self._running: dict[int, tuple[Delivery, float]] = {}
@@ -87,16 +91,21 @@ class Server(Generic[M]):
             handlers.start_soon(_cancel_when, stop, pulling)
             with pulling:
                 while not stop.is_set():
-                    await self._pull_from(Puller(self.bus.js, self.stage.stream, durable(self.stage)), handlers)
+                    await self._pull_from(self._source(), handlers)
             with anyio.move_on_after(drain_s):
                 while self.busy:
                     await self._freed.wait()
             handlers.cancel_scope.cancel()
 
-    async def _pull_from(self, puller: Puller, handlers: TaskGroup) -> None:
+    def _source(self) -> Puller | FlowSource:
+        if self.fair:
+            return FlowSource(self.bus, self.stage)
+        return Puller(self.bus.js, self.stage.stream, durable(self.stage))
+
+    async def _pull_from(self, puller: Puller | FlowSource, handlers: TaskGroup) -> None:
         """Start handlers until the pull fails; what was pulled and not started goes back at once."""
         try:
-            await puller.start()
+            await puller.start(handlers)
             while True:
                 if self.busy >= self.slots:
                     await self._freed.wait()
@@ -105,7 +114,7 @@ class Server(Generic[M]):
                 if delivery is not None:
                     self.busy += 1
                     self._in_flight.inc()
-                    handlers.start_soon(self._one, delivery)
+                    handlers.start_soon(self._one, delivery, puller.may_be_done(delivery))
         except (BusUnavailable, NotFound, Forbidden) as error:
             log.warning("stage_waits", stage=self.stage.name, error=str(error))
             await anyio.sleep(0.3)
@@ -114,12 +123,12 @@ class Server(Generic[M]):
                 for delivery in await puller.stop():
                     self.bus.say(delivery, b"-NAK")
 
-    async def _one(self, delivery: Delivery) -> None:
+    async def _one(self, delivery: Delivery, may_be_done: bool) -> None:
         started = time.monotonic()
         running = id(delivery)
         self._running[running] = delivery, started
         try:
-            ending = await self._handle(delivery)
+            ending = await self._handle(delivery, may_be_done)
             metrics.HANDLED.labels(self.stage.name, ending).inc()
             self._seconds.observe(time.monotonic() - started)
         except anyio.get_cancelled_exc_class():
@@ -134,13 +143,13 @@ class Server(Generic[M]):
 
     # ------------------------------------------------------------ one message
 
-    async def _handle(self, delivery: Delivery) -> str:
+    async def _handle(self, delivery: Delivery, may_be_done: bool) -> str:
         message: M | None = None
         try:
             if delivery.deliveries > self.stage.max_deliveries:
                 raise Reject("crash", f"delivered {delivery.deliveries - 1} times without an answer")
             message = await self._decode(delivery)
-            if delivery.deliveries > 1 and await self._is_done(message):
+            if may_be_done and await self._is_done(message):
                 self.bus.say(delivery, b"+ACK")
                 return "already_done"
             await self._publish(await self.handler(message))
@@ -251,6 +260,7 @@ async def serve(
     stop: anyio.Event,
     bury: Bury[Any] | None = None,
     drain_s: float = 10.0,
+    fair: bool = False,
 ) -> None:
-    """Serve `stage` with `handler` until `stop` is set."""
-    await Server(bus, stage, handler, slots=slots, bury=bury).run(stop, drain_s)
+    """Serve `stage` with `handler` until `stop` is set; `fair`: share the slots between lanes and domains."""
+    await Server(bus, stage, handler, slots=slots, bury=bury, fair=fair).run(stop, drain_s)
