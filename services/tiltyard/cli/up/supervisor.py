@@ -20,6 +20,7 @@ from tiltyard.cli.errors import UserError
 from tiltyard.cli.publish import publish_tasks
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.depth import depth
 from tiltyard.kit.embedded import LOG, launch_server, stop_server, wait_ready
 from tiltyard.kit.jetstream import BusError
 from tiltyard.kit.provision import provision
@@ -193,8 +194,8 @@ class Supervisor:
         assert self.bus is not None
         counts: dict[str, int] = {}
         for stage in (s for s in topology.STAGES if s.work):
-            info = await self.bus.js.api(f"CONSUMER.INFO.{stage.stream}.{stage.name}_work")
-            counts[stage.name] = int(info["num_pending"]) + int(info["num_ack_pending"])
+            work = await depth(self.bus, stage)
+            counts[stage.name] = work.waiting + work.in_flight
         return counts
 
     @staticmethod
