@@ -58,6 +58,11 @@ class Stage(Generic[M_co]):
         return f"TILT_{self.name.upper()}"
 
     @property
+    def shared(self) -> bool:
+        """Do domains share a scarce resource here? Then its receiver may make a consumer per domain and lane."""
+        return self.lane is not _no_lane
+
+    @property
     def subjects(self) -> str:
         """The filter that matches every subject of the stage."""
         return f"{PREFIX}.{self.name}.>"
@@ -184,7 +189,9 @@ GROUPS_BUCKET = "tilt_groups"
 """Key-value: open and closed group records, by group id; written by compare-and-set."""
 RUNS_BUCKET = "tilt_runs"
 """Key-value: per run its status, the sampler's snapshot, positions of followers."""
-BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET)
+WEIGHTS_BUCKET = "tilt_weights"
+"""Key-value: per stage the weights of domains that share it, as JSON; read live."""
+BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, WEIGHTS_BUCKET)
 
 
 def decode(stage: Stage[M_co], body: bytes) -> M_co:

@@ -63,6 +63,10 @@ def parser() -> argparse.ArgumentParser:
     provision = commands.add_parser("provision", help="create streams, consumers and buckets on the bus")
     _config(provision)
 
+    janitor = commands.add_parser("janitor", help="remove finished messages and orphaned blobs; `up` does it by itself")
+    janitor.add_argument("--once", action="store_true", help="one round instead of for ever")
+    _config(janitor)
+
     status = commands.add_parser(
         "status", help="what runs, how deep each queue is, what is in flight, the policy version"
     )

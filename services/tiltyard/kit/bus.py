@@ -178,6 +178,8 @@ class Bus:
                 log.warning("publish_waits", subject=subject, error=str(error))
                 await anyio.sleep(delay * (0.5 + random.random()))
                 delay = min(2.0, delay * 2)
+                if CLAIM in headers:
+                    body, headers = await self._wrap(message)  # keeps its blob young while the bus is away
 
     # ------------------------------------------------------------ read
 

@@ -24,8 +24,6 @@ class Depth(msgspec.Struct, frozen=True, kw_only=True):
     redelivered: int = 0
     pulls: int = 0
     """Pull requests that wait for messages."""
-    passed: int = 0
-    """Every message up to this position has been acknowledged."""
     consumers: int = 0
 
 
@@ -43,19 +41,20 @@ async def consumers(bus: Bus, stage: Stage[Any]) -> list[dict[str, Any]]:
     return flows or [info for info in found if info["name"] == durable(stage)]
 
 
+def passed(info: dict[str, Any], last: int) -> int:
+    """Every message of the consumer up to this position is acknowledged; `last` when it has nothing left."""
+    if not info["num_pending"] and not info["num_ack_pending"]:
+        return last
+    return int(info["ack_floor"]["stream_seq"])
+
+
 async def depth(bus: Bus, stage: Stage[Any]) -> Depth:
     """The stage's work now. Raises NotFound when the stream does not exist."""
-    last = int((await bus.js.api(f"STREAM.INFO.{stage.stream}"))["state"]["last_seq"])
     infos = await consumers(bus, stage)
-    floors = [
-        last if not info["num_pending"] and not info["num_ack_pending"] else int(info["ack_floor"]["stream_seq"])
-        for info in infos
-    ]
     return Depth(
         waiting=sum(int(info["num_pending"]) for info in infos),
         in_flight=sum(int(info["num_ack_pending"]) for info in infos),
         redelivered=sum(int(info["num_redelivered"]) for info in infos),
         pulls=sum(int(info.get("num_waiting", 0)) for info in infos),
-        passed=min(floors, default=0),
         consumers=len(infos),
     )

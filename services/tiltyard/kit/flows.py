@@ -6,7 +6,8 @@ asking flows that were lately active once a second.
 Invariants: as in `pull`: never more in hand and on their way than slots were free; nothing is left without an owner
 when it stops. The consumers live in memory on one server, which keeps 300 of them cheap; when one is lost it is made
 again from the last floor seen, and what it delivers a second time is recognised by its stored result.
-Left out: how weights are set (`weights`, a key of the bucket of runs, read every few seconds).
+Weights (JSON, domain to weight, under the stage's name in the bucket of weights) are read every few seconds.
+Left out: who sets them.
 """
 
 from __future__ import annotations
@@ -38,11 +39,6 @@ PULL_LOST_S = 2.5
 PROBE_S = 1.0
 UPKEEP_S = 3.0
 ALREADY_THERE = frozenset({10148, 10013})
-
-
-def weights_key(stage: Stage[Any]) -> str:
-    """Where a stage's weights stand in the bucket of runs: JSON, domain to weight."""
-    return f"weights.{stage.name}"
 
 
 @dataclass
@@ -274,20 +270,16 @@ class FlowSource:
             round_ += 1
             now, everyone = time.monotonic(), round_ % max(1, int(lease)) == 0
             for flow in self._flows.values():
-                if (
-                    flow.ready
-                    and (everyone or now - flow.active < 2 * lease)
-                    and not self._scheduler.work(flow.token)
-                ):
+                if flow.ready and (everyone or now - flow.active < 2 * lease) and not self._scheduler.work(flow.token):
                     self._scheduler.set(flow.token, 1)
             self._wake()
 
     async def _look_after(self) -> None:
         """Remember floors, and read the weights."""
-        kv = self._bus.kv(topology.RUNS_BUCKET)
+        kv = self._bus.kv(topology.WEIGHTS_BUCKET)
         while True:
             try:
-                entry = await kv.get(weights_key(self._stage))
+                entry = await kv.get(self._stage.name)
                 if entry is not None:
                     weights = msgspec.json.decode(entry[0], type=dict[str, float])
                     self._scheduler.weights = {keys.domain_token(name): each for name, each in weights.items()}

@@ -148,6 +148,11 @@ class JetStream:
         """The message at `sequence`; None when it is gone."""
         return _stored(await self._request(f"{API}.DIRECT.GET.{stream}", msgspec.json.encode({"seq": sequence})))
 
+    async def next_from(self, stream: str, sequence: int) -> Stored | None:
+        """The first message at `sequence` or after it; None when there is none."""
+        request = msgspec.json.encode({"seq": sequence, "next_by_subj": ">"})
+        return _stored(await self._request(f"{API}.DIRECT.GET.{stream}", request))
+
 
 def _stored(answer: Answer) -> Stored | None:
     headers = parse_headers(answer[0])

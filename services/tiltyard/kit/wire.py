@@ -116,6 +116,8 @@ class WireClient(Client):  # type: ignore[misc]
         super().__init__()
         self._ps = WireParser(self)
         self._scheduled = False
+        self._pending: list[bytes] = []
+        self._pending_data_size = 0
         self.taps: dict[int, Tap] = {}
         self.lost: list[Callable[[], None]] = []
         """Called when the connection is lost or closed."""

@@ -22,6 +22,7 @@ from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.depth import depth
 from tiltyard.kit.embedded import LOG, launch_server, stop_server, wait_ready
+from tiltyard.kit.janitor import tidy
 from tiltyard.kit.jetstream import BusError
 from tiltyard.kit.provision import provision
 from tiltyard_proto import topology
@@ -137,6 +138,8 @@ class Supervisor:
         tasks.start_soon(self._watch_run)
         tasks.start_soon(self._watch_server)
         tasks.start_soon(self._sample)
+        assert self.bus is not None
+        tasks.start_soon(tidy, self.bus, self.sections["janitor"])
         for child in self._make_children():
             tasks.start_soon(child.run)
         await self._ended.wait()
