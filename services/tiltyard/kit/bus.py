@@ -32,7 +32,8 @@ from .wire import NotConnected, WireClient
 INLINE_LIMIT = 64 << 10
 CLAIM = "Tilt-Claim"
 SCHEMA = "Tilt-Schema"
-POLICY_POLL_S = 3.0
+FOLLOW_IDLE_S = 6.0
+"""A follower's consumer that was left behind, by a lost connection say, is gone after so long."""
 
 M = TypeVar("M")
 V = TypeVar("V", bound=msgspec.Struct)
@@ -121,16 +122,16 @@ class Bus:
             log.warning("bus_error", error=str(error) or type(error).__name__)
 
         client = WireClient()
-        await client.connect(
-            servers=list([servers] if isinstance(servers, str) else servers),
-            name=name,
-            inbox_prefix=f"_INBOX_{name}",
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=0.2 + 0.1 * random.random(),
-            ping_interval=5,
-            error_cb=note,
-            **options,
-        )
+        chosen: dict[str, Any] = {
+            "servers": list([servers] if isinstance(servers, str) else servers),
+            "name": name,
+            "inbox_prefix": f"_INBOX_{name}",
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": 0.2 + 0.1 * random.random(),
+            "ping_interval": 5,
+            "error_cb": note,
+        }
+        await client.connect(**(chosen | options))
         return cls(client, blobs)
 
     async def close(self) -> None:
@@ -261,7 +262,7 @@ class Bus:
             "opt_start_seq": after + 1,
             "ack_policy": "none",
             "filter_subject": subjects,
-            "inactive_threshold": int(30e9),
+            "inactive_threshold": int(FOLLOW_IDLE_S * 1e9),
             "mem_storage": True,
             "num_replicas": 1,
             "headers_only": headers_only,

@@ -208,7 +208,10 @@ class WireClient(Client):  # type: ignore[misc]
 
 def _tell(listeners: list[Callable[..., None]], *arguments: str) -> None:
     for listener in list(listeners):
-        listener(*arguments)
+        try:
+            listener(*arguments)
+        except Exception as error:  # one listener's mistake must neither end the connection nor deafen the others
+            log.error("listener_failed", exc_info=error)
 
 
 def parse_headers(raw: bytes) -> dict[str, str]:
