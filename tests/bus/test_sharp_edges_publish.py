@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from support import build
 from support.proxy import proxied
@@ -79,7 +80,7 @@ async def test_publishes_cut_off_by_a_kill_are_stored_once(bus: Bus, nats_server
     async with anyio.create_task_group() as tasks:
         for member in range(60):
             tasks.start_soon(bus.publish, GENERATE, build.rollout(member=member))
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         nats_server.kill()
         nats_server.start()
     assert await stored(bus) == 60

@@ -24,7 +24,7 @@ from tiltyard_proto.messages import MAJOR, BlobRef, Message
 from tiltyard_proto.topology import Stage
 
 from .blobs import BlobStore
-from .errors import BusUnavailable, Conflict, NotFound, StreamFull
+from .errors import BusError, BusUnavailable, Conflict, NotFound, StreamFull
 from .jetstream import JetStream, Stored
 from .pull import Delivery, Puller
 from .wire import NotConnected, WireClient
@@ -113,6 +113,7 @@ class Bus:
         self.client = client
         self.js = JetStream(client)
         self.blobs = blobs
+        self.closing = False
 
     @classmethod
     async def connect(cls, servers: str | Sequence[str], blobs: BlobStore, name: str, **options: Any) -> Bus:
@@ -135,6 +136,7 @@ class Bus:
         return cls(client, blobs)
 
     async def close(self) -> None:
+        self.closing = True
         await self.client.close()
 
     def kv(self, bucket: str) -> KeyValue:
@@ -166,14 +168,15 @@ class Bus:
         assert stage.accepts(message), f"{type(message).__name__} on {stage.name}"
         subject = stage.subject(message)
         body, headers = await self._wrap(message)
-        start, delay = time.monotonic(), 0.05
+        start, delay, unsure = time.monotonic(), 0.05, False
         while True:
             try:
                 await self.js.publish(subject, body, headers, expect=0)
                 return True
             except Conflict:
-                return False
+                return unsure and await self._holds(stage, subject, body)
             except (BusUnavailable, StreamFull) as error:
+                unsure = unsure or isinstance(error, BusUnavailable)
                 if patience_s is not None and time.monotonic() - start > patience_s:
                     raise
                 log.warning("publish_waits", subject=subject, error=str(error))
@@ -181,6 +184,14 @@ class Bus:
                 delay = min(2.0, delay * 2)
                 if CLAIM in headers:
                     body, headers = await self._wrap(message)  # keeps its blob young while the bus is away
+
+    async def _holds(self, stage: Stage[Any], subject: str, body: bytes) -> bool:
+        """Did an attempt whose answer was lost store our message?"""
+        try:
+            stored = await self.js.last(stage.stream, subject)
+        except BusError:
+            return False
+        return stored is not None and stored.body == body
 
     # ------------------------------------------------------------ read
 

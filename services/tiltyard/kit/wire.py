@@ -23,13 +23,15 @@ from nats.aio.client import Client
 from nats.errors import Error, ProtocolError
 from nats.protocol.parser import Parser
 
+from .errors import BusUnavailable
+
 Tap = Callable[[bytes, bytes, bytes, bytes], None]
 """Called with subject, reply subject, raw headers (empty when there are none) and body."""
 log = structlog.get_logger()
 MAX_LINE = 64 << 10
 
 
-class NotConnected(ConnectionError):
+class NotConnected(BusUnavailable):
     """The frame was not sent: there is no connection."""
 
 
@@ -76,13 +78,16 @@ class WireParser(Parser):  # type: ignore[misc]
                 continue
             words = data[at:line_end].split()
             start = line_end + 2
-            end = start + int(words[-1])
+            try:
+                end = start + int(words[-1])
+                body_start = start + int(words[-2]) if kind == 72 else start
+                reply = words[3] if len(words) == (6 if kind == 72 else 5) else b""
+                sid = int(words[2])
+            except (ValueError, IndexError) as error:
+                raise ProtocolError(f"malformed control line {data[at:line_end][:40]!r}") from error
             if end + 2 > size:
                 return at, end + 2 - size
             at = end + 2
-            body_start = start + int(words[-2]) if kind == 72 else start
-            reply = words[3] if len(words) == (6 if kind == 72 else 5) else b""
-            sid = int(words[2])
             tap = taps.get(sid)
             if tap is None:
                 headers = data[start:body_start] or None
@@ -152,9 +157,12 @@ class WireClient(Client):  # type: ignore[misc]
         self.send(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(body), body))
 
     async def tap(self, subject: str, tap: Tap) -> Any:
-        """Subscribe `tap` to a subject; the subscription, for `untap`."""
+        """Subscribe `tap` to a subject; the subscription, for `untap`. NotConnected when the connection is closed."""
         never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        subscription = await self.subscribe(subject, future=never)
+        try:
+            subscription = await self.subscribe(subject, future=never)
+        except Error as error:
+            raise NotConnected(f"{subject}: {error}") from error
         self.taps[subscription._id] = tap
         return subscription
 
