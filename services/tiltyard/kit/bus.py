@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -242,7 +242,7 @@ class Bus:
 
     async def follow_raw(
         self, stream: str, subjects: str, after: int = 0, *, headers_only: bool = False
-    ) -> AsyncIterator[Delivery]:
+    ) -> AsyncGenerator[Delivery, None]:
         """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost.
 
         With `headers_only` the bodies are left empty.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
@@ -117,18 +118,19 @@ async def marked(bus: Bus) -> set[str]:
 async def _mark_stream(bus: Bus, stream: str, found: set[str]) -> set[str]:
     """Add what the messages of a stream name; returned are the hashes that may be claim checks."""
     claims: set[str] = set()
-    last = int((await bus.js.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
-    position = 0
+    state = (await bus.js.api(f"STREAM.INFO.{stream}"))["state"]
+    if not state["messages"]:
+        return claims
     with anyio.fail_after(READ_S):
-        async for delivery in bus.follow_raw(stream, ">"):
-            hashes = {match.decode() for match in HASH.findall(delivery.body)}
-            if delivery.headers.get(CLAIM) or stream == topology.DLQ.stream:
-                claims |= hashes
-            else:
-                found |= hashes
-            position = delivery.sequence
-            if position >= last or delivery.pending == 0:
-                break
+        async with aclosing(bus.follow_raw(stream, ">")) as deliveries:
+            async for delivery in deliveries:
+                hashes = {match.decode() for match in HASH.findall(delivery.body)}
+                if delivery.headers.get(CLAIM) or stream == topology.DLQ.stream:
+                    claims |= hashes
+                else:
+                    found |= hashes
+                if delivery.sequence >= state["last_seq"] or delivery.pending == 0:
+                    break
     return claims
 
 
