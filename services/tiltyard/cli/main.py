@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tiltyard.kit.settings import Source, read_source
 
@@ -29,6 +30,12 @@ def _config(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
         metavar="TABLE.KEY=VALUE",
         help="override one setting; TILTYARD_TABLE__KEY in the environment does the same",
     )
+
+
+def _janitor(commands: Any) -> None:
+    janitor = commands.add_parser("janitor", help="remove finished messages and orphaned blobs; `up` does it by itself")
+    janitor.add_argument("--once", action="store_true", help="one round instead of for ever")
+    _config(janitor)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -63,9 +70,7 @@ def parser() -> argparse.ArgumentParser:
     provision = commands.add_parser("provision", help="create streams, consumers and buckets on the bus")
     _config(provision)
 
-    janitor = commands.add_parser("janitor", help="remove finished messages and orphaned blobs; `up` does it by itself")
-    janitor.add_argument("--once", action="store_true", help="one round instead of for ever")
-    _config(janitor)
+    _janitor(commands)
 
     status = commands.add_parser(
         "status", help="what runs, how deep each queue is, what is in flight, the policy version"
