@@ -38,6 +38,18 @@ def _janitor(commands: Any) -> None:
     _config(janitor)
 
 
+def _publish(commands: Any) -> None:
+    publish = commands.add_parser("publish", help="publish tasks from a JSON-lines file, or a domain's own tasks")
+    publish.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input"
+    )
+    publish.add_argument("--domain", metavar="NAME", help="publish generated tasks of this domain instead of a file")
+    publish.add_argument("--split", choices=("train", "eval"), default="train")
+    publish.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many generated tasks (default 100)")
+    publish.add_argument("--seed", type=int, default=0)
+    _config(publish)
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(
@@ -57,15 +69,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("service", choices=SERVICES)
     _config(run)
 
-    publish = commands.add_parser("publish", help="publish tasks from a JSON-lines file, or a domain's own tasks")
-    publish.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input"
-    )
-    publish.add_argument("--domain", metavar="NAME", help="publish generated tasks of this domain instead of a file")
-    publish.add_argument("--split", choices=("train", "eval"), default="train")
-    publish.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many generated tasks (default 100)")
-    publish.add_argument("--seed", type=int, default=0)
-    _config(publish)
+    _publish(commands)
 
     provision = commands.add_parser("provision", help="create streams, consumers and buckets on the bus")
     _config(provision)
