@@ -181,7 +181,7 @@ class Puller:
         permissions refuse the pull.
         """
         if self._buffer:
-            if len(self._buffer) * 2 <= free and self._js.client.is_connected and not self._lost:
+            if (len(self._buffer) + self._coming) * 2 <= free and self._js.client.is_connected and not self._lost:
                 self._top_up(free)
             return self._buffer.popleft()
         self._top_up(max(1, free))

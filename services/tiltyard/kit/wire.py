@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import structlog
 from nats.aio.client import Client
-from nats.errors import Error, ProtocolError
+from nats.errors import Error, ProtocolError, UnexpectedEOF
 from nats.protocol.parser import Parser
 
 from .errors import BusUnavailable
@@ -29,6 +29,7 @@ Tap = Callable[[bytes, bytes, bytes, bytes], None]
 """Called with subject, reply subject, raw headers (empty when there are none) and body."""
 log = structlog.get_logger()
 MAX_LINE = 64 << 10
+READ_BYTES = 256 << 10
 
 
 class NotConnected(BusUnavailable):
@@ -209,9 +210,25 @@ class WireClient(Client):  # type: ignore[misc]
             self.closed.set()
 
     async def _read_loop(self) -> None:
-        await super()._read_loop()
-        if self._status == Client.CONNECTED:  # it swallows what a callback raised, and would leave us deaf
-            await self._process_op_err(ReadEnded("the read loop ended"))
+        """Read until the connection is lost, in large pieces; however reading ends, a new connection follows."""
+        transport = self._transport
+        reader = getattr(transport, "_io_reader", None)
+        if reader is not None:
+            reader._limit = READ_BYTES  # else it stops reading after 64 KiB until we have looked
+        try:
+            while self._status == Client.CONNECTED and not transport.at_eof():
+                await self._ps.parse(await transport.read(READ_BYTES))
+            error: Exception = UnexpectedEOF()
+        except asyncio.CancelledError:
+            return
+        except (OSError, ProtocolError) as broken:
+            error = broken
+        except Exception as mistake:  # a callback of nats-py's raised; it would leave us deaf and call us connected
+            log.error("callback_failed", exc_info=mistake)
+            error = ReadEnded("a callback raised")
+        if self._status == Client.CONNECTED:
+            log.warning("connection_lost", error=str(error) or type(error).__name__)
+            await self._process_op_err(error)
 
 
 def _tell(listeners: list[Callable[..., None]], *arguments: str) -> None:
@@ -226,6 +243,11 @@ def parse_headers(raw: bytes) -> dict[str, str]:
     """Headers as sent; an inline status becomes `Status` and `Description`."""
     if not raw:
         return {}
+    if raw.startswith(b"NATS/1.0\r\n"):  # no status: nearly always, and on the path of every message
+        try:
+            return dict([line.split(": ", 1) for line in raw[10:-4].decode().split("\r\n")])
+        except ValueError:  # an unusual header, or none
+            pass
     first, *lines = raw.decode("utf-8", "replace").split("\r\n")
     found: dict[str, str] = {}
     if len(first) > 8:  # NATS/1.0 404 No Messages
