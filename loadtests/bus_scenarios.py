@@ -23,7 +23,7 @@ from tiltyard_proto.topology import EXECUTE, GENERATE, VERIFY
 
 SLOTS = 8
 WORK_S = 0.02
-Opened = Callable[[], AbstractAsyncContextManager[tuple[Bus, int]]]
+Opened = Callable[[], AbstractAsyncContextManager[tuple[Bus, int, int]]]
 
 
 class Fairness(msgspec.Struct, frozen=True):
@@ -32,6 +32,8 @@ class Fairness(msgspec.Struct, frozen=True):
     served: float
     p99_s: float
     throughput: float
+    timer_p99_s: float
+    """How late a timer of this process was in the same seconds: what of the wait is the machine's."""
 
 
 def rollout(domain: str, group: str, member: int, text: str = "x" * 512) -> Rollout:
@@ -165,21 +167,26 @@ async def fairness(opened: Opened, domains: int, flood: int, seconds: float, rou
     """A domain floods eight slots of 20 ms work while the others send one rollout now and then."""
     rates: dict[bool, list[float]] = {False: [], True: []}
     waits: list[float] = []
+    late: list[float] = []
     sent = 0
     for _ in range(rounds):
         for fair in (False, True):
-            async with opened() as (bus, _port):
-                rate, waited, count = await _flooded(bus, domains, flood, seconds, fair=fair)
+            async with opened() as (bus, _, _):
+                rate, waited, count = await _flooded(bus, domains, flood, seconds, fair=fair, late=late)
             rates[fair].append(rate)
             if fair:
                 waits += waited
                 sent += count
     waits.sort()
     ratio = statistics.median(rates[True]) / statistics.median(rates[False])
-    return Fairness(len(waits) / sent, waits[int(len(waits) * 0.99)] if waits else 1e9, ratio)
+    late.sort()
+    p99 = waits[int(len(waits) * 0.99)] if waits else 1e9
+    return Fairness(len(waits) / sent, p99, ratio, late[int(len(late) * 0.99)])
 
 
-async def _flooded(bus: Bus, domains: int, flood: int, seconds: float, *, fair: bool) -> tuple[float, list[float], int]:
+async def _flooded(
+    bus: Bus, domains: int, flood: int, seconds: float, *, fair: bool, late: list[float]
+) -> tuple[float, list[float], int]:
     """Rollouts a second, the waits of the small domains' rollouts, and how many of those were sent."""
     await _publish(bus, [rollout("flood", "bench-f", member) for member in range(flood)])
     if fair:  # every domain is known: its consumer exists
@@ -210,7 +217,9 @@ async def _flooded(bus: Bus, domains: int, flood: int, seconds: float, *, fair: 
             born[of.id] = time.perf_counter()
             await bus.publish(GENERATE, of)
             count += 1
+            slept = time.perf_counter()
             await anyio.sleep(0.02)
+            late.append(time.perf_counter() - slept - 0.02)
         rate = (handled - before) / (time.perf_counter() - start)
         with anyio.move_on_after(5 if fair else 0):
             while len(waits) < count:  # noqa: ASYNC110

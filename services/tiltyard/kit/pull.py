@@ -25,7 +25,7 @@ HEARTBEAT_S = 1.0
 MAX_BYTES = 8 << 20
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """One delivered message and what the server says about it."""
 
     subject: str
