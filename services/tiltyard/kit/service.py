@@ -126,6 +126,7 @@ async def _main(name: str, settings: Any, shared: Sequence[Any], start: str) -> 
         if bus is not None:
             health = HealthServer(service.metrics_port, bus)
             tasks.start_soon(health.serve)
+            tasks.start_soon(_end_when_refused, bus)
             context = Context(
                 name=name,
                 settings=settings,
@@ -148,6 +149,14 @@ async def _main(name: str, settings: Any, shared: Sequence[Any], start: str) -> 
                     await bus.close()
             log.info("service_ends")
         tasks.cancel_scope.cancel()
+
+
+async def _end_when_refused(bus: Bus) -> None:
+    """End the process with an error when the server has ended the connection for good; a supervisor starts it again."""
+    await bus.client.closed.wait()
+    if not bus.closing:
+        structlog.get_logger().error("bus_refuses", hint="are this service's credentials still valid?")
+        raise ConnectionError("the server ended the connection for good")
 
 
 def _load(target: str) -> Callable[[Context], Awaitable[None]]:

@@ -22,7 +22,9 @@ from tiltyard.cli.errors import UserError
 from tiltyard.cli.publish import publish_tasks
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.depth import depth
 from tiltyard.kit.embedded import LOG, EmbeddedError, launch_server, stop_server, wait_ready
+from tiltyard.kit.janitor import tidy
 from tiltyard.kit.jetstream import BusError
 from tiltyard.kit.provision import provision
 from tiltyard_proto import topology
@@ -140,6 +142,8 @@ class Supervisor:
         tasks.start_soon(self._watch_server)
         tasks.start_soon(self._watch_disk)
         tasks.start_soon(self._sample)
+        assert self.bus is not None
+        tasks.start_soon(tidy, self.bus, self.sections["janitor"])
         for child in self._make_children():
             tasks.start_soon(child.run)
         await self._ended.wait()
@@ -197,8 +201,8 @@ class Supervisor:
         assert self.bus is not None
         counts: dict[str, int] = {}
         for stage in (s for s in topology.STAGES if s.work):
-            info = await self.bus.js.api(f"CONSUMER.INFO.{stage.stream}.{stage.name}_work")
-            counts[stage.name] = int(info["num_pending"]) + int(info["num_ack_pending"])
+            work = await depth(self.bus, stage)
+            counts[stage.name] = work.waiting + work.in_flight
         return counts
 
     @staticmethod
