@@ -11,6 +11,7 @@ import anyio
 from tiltyard.kit import log as log_setup
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.credentials import client_options
 from tiltyard.kit.jetstream import BusError
 from tiltyard.kit.settings import BusSettings, DataSettings, Source, section
 
@@ -18,14 +19,20 @@ from .errors import UserError
 
 
 @asynccontextmanager
-async def connected(source: Source) -> AsyncIterator[Bus]:
-    """A bus, or a UserError when none answers within three seconds."""
+async def connected(source: Source, user: str = "cli") -> AsyncIterator[Bus]:
+    """A bus as `user`, or a UserError when none answers within three seconds."""
     log_setup.setup("cli", level="error")  # a command says what is wrong itself, and its output stays readable
     settings, data = section(source, "bus", BusSettings), section(source, "data", DataSettings)
+    options = client_options(settings, data, user)
     bus: Bus | None = None
-    if await _somebody_listens(settings.servers):
+    if listening := await _somebody_listens(settings.servers):
         with anyio.move_on_after(3):
-            bus = await Bus.connect(settings.servers, BlobStore(data.blob_path), "cli", connect_timeout=2)
+            bus = await Bus.connect(settings.servers, BlobStore(data.blob_path), user, connect_timeout=2, **options)
+    if bus is None and listening:
+        raise UserError(
+            f"the bus at {', '.join(settings.servers)} does not take us as {user!r}: name its credentials with "
+            "--set bus.credentials=DIR, or say --set bus.secure=true where `tiltyard up --secure` started it"
+        )
     if bus is None:
         raise UserError(
             f"no bus at {', '.join(settings.servers)}: start one with `tiltyard up`, "

@@ -17,7 +17,7 @@ from .main import source_of
 async def _janitor(arguments: Namespace) -> None:
     source = source_of(arguments)
     settings = section(source, "janitor", JanitorSettings)
-    async with connected(source) as bus:
+    async with connected(source, "janitor") as bus:
         if not arguments.once:
             await tidy(bus, settings)
         for stage in (each for each in topology.STAGES if each.work):

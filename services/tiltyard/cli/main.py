@@ -50,6 +50,25 @@ def _publish(commands: Any) -> None:
     _config(publish)
 
 
+def _bus_commands(commands: Any) -> None:
+    provision = commands.add_parser("provision", help="create streams, consumers and buckets on the bus")
+    _config(provision)
+
+    credentials = commands.add_parser(
+        "credentials", help="make keys, certificates and the servers' security configuration; keeps what is there"
+    )
+    credentials.add_argument("directory", type=Path, metavar="DIR", help="where they lie; private to you")
+    credentials.add_argument(
+        "--host", action="append", default=[], metavar="NAME", help="a further name or address of the servers"
+    )
+    credentials.add_argument(
+        "--mount", type=Path, metavar="PATH", help="where the servers will see DIR/server (default: where it is)"
+    )
+    credentials.add_argument(
+        "--rotate", action="append", default=[], metavar="USER", help="make a new key and certificate for this user"
+    )
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(
@@ -62,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     _config(up)
     up.add_argument("--keep", action="store_true", help="stay up after the run has finished; Ctrl-C drains")
     up.add_argument("--fresh", action="store_true", help="forget an earlier run of this name and its bus first")
+    up.add_argument("--secure", action="store_true", help="TLS and one user per service; short for bus.secure=true")
     up.add_argument("--plain", action="store_true", help="plain lines even in a terminal")
     up.add_argument("--results", type=Path, metavar="FILE", help="also write the report's rows as JSON")
 
@@ -71,8 +91,7 @@ def parser() -> argparse.ArgumentParser:
 
     _publish(commands)
 
-    provision = commands.add_parser("provision", help="create streams, consumers and buckets on the bus")
-    _config(provision)
+    _bus_commands(commands)
 
     _janitor(commands)
 

@@ -16,7 +16,7 @@ from .main import source_of
 
 async def _provision(arguments: Namespace) -> None:
     source = source_of(arguments)
-    async with connected(source) as bus:
+    async with connected(source, "provisioner") as bus:
         await provision(bus, section(source, "bus", BusSettings).replicas)
 
 

@@ -23,6 +23,7 @@ from tiltyard_proto.flow import Hop
 from tiltyard_proto.messages import MAJOR, BlobRef, Message
 from tiltyard_proto.topology import Stage
 
+from . import origin, tracing
 from .blobs import BlobStore
 from .errors import BusError, BusUnavailable, Conflict, NotFound, StreamFull
 from .jetstream import JetStream, Stored
@@ -153,7 +154,7 @@ class Bus:
 
     async def _wrap(self, message: Message) -> tuple[bytes, dict[str, str]]:
         body = topology.encode(message)
-        headers = {SCHEMA: f"{message.__struct_config__.tag}/{MAJOR}"}
+        headers = {SCHEMA: f"{message.__struct_config__.tag}/{MAJOR}", **tracing.headers(message)}
         if len(body) > INLINE_LIMIT:
             ref = await anyio.to_thread.run_sync(self.blobs.put, body)
             body, headers[CLAIM] = msgspec.msgpack.encode(ref), "1"
@@ -234,6 +235,7 @@ class Bus:
         """
         async for delivery in self.follow_raw(stage.stream, stage.subjects, after):
             try:
+                origin.check(stage, delivery.subject, delivery.headers)
                 message = await self.unwrap(stage, delivery.body, delivery.headers)
             except Exception as error:  # hostile bytes raise many types (RecursionError among them)
                 log.error("follow_undecodable", subject=delivery.subject, error=str(error))

@@ -66,23 +66,26 @@ def tied(argv: Sequence[str]) -> list[str]:
 
 
 def start_server(
-    store: Path, host: str = "127.0.0.1", port: int = 4222, *, binary: str = "nats-server"
+    store: Path, host: str = "127.0.0.1", port: int = 4222, *, binary: str = "nats-server", security: str = ""
 ) -> subprocess.Popen[bytes]:
     """Start a server and wait until JetStream answers; EmbeddedError when it does not within 15 s."""
-    process = launch_server(store, host, port, binary=binary)
+    process = launch_server(store, host, port, binary=binary, security=security)
     wait_ready(process, host, port, store / LOG)
     return process
 
 
 def launch_server(
-    store: Path, host: str, port: int, *, binary: str = "nats-server", tied_to_us: bool = False
+    store: Path, host: str, port: int, *, binary: str = "nats-server", tied_to_us: bool = False, security: str = ""
 ) -> subprocess.Popen[bytes]:
-    """Start a server without waiting for it. `tied_to_us`: it ends with the calling thread, however that ends."""
+    """Start a server without waiting for it. `tied_to_us`: it ends with the calling thread, however that ends.
+
+    `security` is further configuration: TLS and users (see `credentials`).
+    """
     _check_address(host, port)
     try:
         store.mkdir(parents=True, exist_ok=True)
         config = store / "nats-server.conf"
-        config.write_text(CONFIG.format(host=host, port=port, store=store / "jetstream", sync="2m"))
+        config.write_text(CONFIG.format(host=host, port=port, store=store / "jetstream", sync="2m") + security)
         argv = [find_binary(binary), "-c", str(config)]
         with (store / LOG).open("ab") as log:
             return subprocess.Popen(tied(argv) if tied_to_us else argv, stdout=log, stderr=log, start_new_session=True)
@@ -113,11 +116,19 @@ def wait_ready(process: subprocess.Popen[bytes], host: str, port: int, log_path:
         if process.poll() is not None:
             tail = log_path.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
             raise EmbeddedError(f"nats-server ended with status {process.returncode}: {tail[0]} (log: {log_path})")
-        if _jetstream_ready(host, port):
+        if _said_ready(process.pid, log_path) or _jetstream_ready(host, port):
             return
         time.sleep(0.05)
     process.kill()
     raise EmbeddedError(f"nats-server did not answer on {host}:{port} within 15 s (log: {log_path})")
+
+
+def _said_ready(pid: int, log_path: Path) -> bool:
+    """A secured server tells strangers nothing, so its log is asked: its last line of a start, JetStream included."""
+    with log_path.open("rb") as log:
+        log.seek(max(0, log_path.stat().st_size - 8192))
+        start, ready = f"[{pid}] ".encode(), b"Server is ready"
+        return any(line.startswith(start) and ready in line for line in log.read().splitlines())
 
 
 def _jetstream_ready(host: str, port: int) -> bool:

@@ -1,4 +1,7 @@
-"""structlog, set up once per process: one line per event, console for people and JSON for machines."""
+"""structlog, set up once per process: one line per event, console for people and JSON for machines.
+
+A line that is written while a message is handled says whose it is: run, rollout, stage and trace.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import logging
 import sys
 
 import structlog
+
+from .tracing import add_context
 
 
 def setup(service: str, form: str = "auto", level: str = "info") -> None:
@@ -16,6 +21,7 @@ def setup(service: str, form: str = "auto", level: str = "info") -> None:
     )
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_context,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

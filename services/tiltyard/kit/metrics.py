@@ -1,8 +1,18 @@
-"""The kit's own Prometheus metrics; services define theirs beside what they measure."""
+"""The kit's own Prometheus metrics; services define theirs beside what they measure.
+
+`messages_total` by ending counts what was processed ('done'), what failed (the reason of its dead letter), and what
+comes again ('retry', 'failed'). Lag and what is unacknowledged are asked of the server when somebody scrapes.
+"""
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 from prometheus_client import Counter, Gauge, Histogram
+
+if TYPE_CHECKING:
+    from .pull import Delivery
 
 HANDLED = Counter("tiltyard_messages_total", "Messages by stage and how handling ended", ["stage", "ending"])
 SECONDS = Histogram(
@@ -11,4 +21,23 @@ SECONDS = Histogram(
     ["stage"],
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300),
 )
+WAITED = Histogram(
+    "tiltyard_wait_seconds",
+    "Seconds from storage to first delivery",
+    ["stage"],
+    buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300),
+)
+REDELIVERED = Counter("tiltyard_redeliveries_total", "Deliveries of a message after its first", ["stage"])
 IN_FLIGHT = Gauge("tiltyard_in_flight", "Messages in a handler", ["stage"])
+LAG = Gauge("tiltyard_lag", "Messages of a stage that nobody has been given yet", ["stage"])
+UNACKNOWLEDGED = Gauge("tiltyard_unacknowledged", "Messages of a stage that were delivered and not answered", ["stage"])
+BUS_UP = Gauge("tiltyard_bus_up", "1 while the bus answers this process")
+RECONNECTS = Gauge("tiltyard_bus_reconnects", "Times this process has connected to the bus again")
+
+
+def arrived(stage: str, delivery: Delivery) -> None:
+    """A delivery was taken in hand."""
+    if delivery.deliveries > 1:
+        REDELIVERED.labels(stage).inc()
+    else:
+        WAITED.labels(stage).observe(max(0.0, time.time() - delivery.stored))

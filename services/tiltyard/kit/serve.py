@@ -24,7 +24,7 @@ from tiltyard_proto.messages import DeadLetter
 from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.topology import Stage
 
-from . import metrics
+from . import metrics, origin, tracing
 from .blobs import BlobMissing
 from .bus import Bus, Out
 from .errors import BusUnavailable, Forbidden, NotFound
@@ -125,10 +125,13 @@ class Server(Generic[M]):
 
     async def _one(self, delivery: Delivery, may_be_done: bool) -> None:
         started = time.monotonic()
+        tracing.begin(self.stage.name, delivery)
+        metrics.arrived(self.stage.name, delivery)
         running = id(delivery)
         self._running[running] = delivery, started
         try:
             ending = await self._handle(delivery, may_be_done)
+            tracing.end(ending)
             metrics.HANDLED.labels(self.stage.name, ending).inc()
             self._seconds.observe(time.monotonic() - started)
         except anyio.get_cancelled_exc_class():
@@ -160,6 +163,7 @@ class Server(Generic[M]):
 
     async def _decode(self, delivery: Delivery) -> M:
         try:
+            origin.check(self.stage, delivery.subject, delivery.headers)
             return await self.bus.unwrap(self.stage, delivery.body, delivery.headers)
         except BlobMissing as error:
             if delivery.deliveries < self.stage.max_deliveries:

@@ -22,8 +22,10 @@ import msgspec
 import structlog
 
 from . import log as log_setup
+from . import tracing
 from .blobs import BlobStore
 from .bus import Bus
+from .credentials import client_options
 from .health import HealthServer
 from .settings import (
     BusSettings,
@@ -79,7 +81,9 @@ def run_service(name: str, kind: type[msgspec.Struct], start: str, argv: Sequenc
     try:
         source = parse_arguments(name, argv)
         settings = section(source, name, kind)
-        shared = [section(source, table, of) for table, of in _SHARED]
+        shared: list[Any] = [section(source, table, of) for table, of in _SHARED]
+        options = client_options(shared[1], shared[2], name)
+        tracing.setup(name, shared[3].otlp_endpoint)
     except SettingsError as error:
         print(f"tiltyard {name}: {error}", file=sys.stderr)
         return 2
@@ -87,7 +91,7 @@ def run_service(name: str, kind: type[msgspec.Struct], start: str, argv: Sequenc
     log_setup.setup(name, service.log_format, service.log_level)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        anyio.run(_main, name, settings, shared, start, backend_options={"use_uvloop": True})
+        anyio.run(_main, name, settings, shared, start, options, backend_options={"use_uvloop": True})
     except BaseExceptionGroup as group:
         mistake = _first(group, SettingsError)
         if mistake is not None:
@@ -95,6 +99,8 @@ def run_service(name: str, kind: type[msgspec.Struct], start: str, argv: Sequenc
             return 2
         structlog.get_logger().critical("service_failed", exc_info=_first(group, Exception) or group)
         return 1
+    finally:
+        tracing.shutdown()
     return 0
 
 
@@ -115,16 +121,16 @@ _SHARED: tuple[tuple[str, type[msgspec.Struct]], ...] = (
 )
 
 
-async def _main(name: str, settings: Any, shared: Sequence[Any], start: str) -> None:
+async def _main(name: str, settings: Any, shared: Sequence[Any], start: str, options: dict[str, Any]) -> None:
     run, bus_settings, data, service = shared
     log = structlog.get_logger()
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
         await tasks.start(_watch_signals, stop, tasks)
         blobs = BlobStore(data.blob_path)
-        bus = await _connect(bus_settings, blobs, name, stop)
+        bus = await _connect(bus_settings, blobs, name, stop, options)
         if bus is not None:
-            health = HealthServer(service.metrics_port, bus)
+            health = HealthServer(service.metrics_port, bus, name)
             tasks.start_soon(health.serve)
             tasks.start_soon(_end_when_refused, bus)
             context = Context(
@@ -165,11 +171,13 @@ def _load(target: str) -> Callable[[Context], Awaitable[None]]:
     return loaded
 
 
-async def _connect(settings: BusSettings, blobs: BlobStore, name: str, stop: anyio.Event) -> Bus | None:
+async def _connect(
+    settings: BusSettings, blobs: BlobStore, name: str, stop: anyio.Event, options: dict[str, Any]
+) -> Bus | None:
     log = structlog.get_logger()
     while not stop.is_set():
         try:
-            return await Bus.connect(settings.servers, blobs, name)
+            return await Bus.connect(settings.servers, blobs, name, **options)
         except (OSError, TimeoutError) as error:
             log.warning("bus_away", servers=settings.servers, error=str(error))
             with anyio.move_on_after(1.0):

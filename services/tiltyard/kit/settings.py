@@ -23,8 +23,8 @@ from tiltyard_proto.keys import check_domain, check_run
 from .ranges import Above0, Amount, Port, Positive, Whole
 
 ENV_PREFIX = "TILTYARD_"
-RESERVED_ENV = frozenset({"TILTYARD_HOME", "TILTYARD_TORCH", "TILTYARD_VENV"})
-"""Read by the set-up, not settings."""
+RESERVED_ENV = frozenset({"TILTYARD_HOME", "TILTYARD_TORCH", "TILTYARD_VENV", "TILTYARD_NKEY_SEED"})
+"""Read by the set-up, or secrets that must not become settings."""
 MAX_FILE = 4 << 20
 """Bytes of a configuration file."""
 S = TypeVar("S", bound=msgspec.Struct)
@@ -110,6 +110,11 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Copies of each stream; 3 on a cluster."""
     binary: Annotated[str, msgspec.Meta(min_length=1)] = "nats-server"
     """Executable of the embedded server."""
+    secure: bool = False
+    """TLS and one user per service with its own permissions; `tiltyard up` makes missing credentials."""
+    credentials: str = ""
+    """Directory made by `tiltyard credentials`, or one user's folder of it; secures the bus; default with secure:
+    credentials in data.root."""
 
     def __post_init__(self) -> None:
         for url in self.servers:
@@ -159,6 +164,12 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Port of /metrics, /healthz and /readyz; 0 for none. `tiltyard up` counts on from it, one port a process."""
     drain_s: Amount = 10.0
     """Seconds that running handlers get after SIGTERM."""
+    otlp_endpoint: str = ""
+    """Send traces to this OTLP collector (http://HOST:4318); empty sends none."""
+
+    def __post_init__(self) -> None:
+        if self.otlp_endpoint:
+            check_url(self.otlp_endpoint, "otlp_endpoint", ("http", "https"))
 
 
 SHARED: dict[str, type[msgspec.Struct]] = {

@@ -38,6 +38,8 @@ INTERRUPTED = 130
 
 def up(arguments: Namespace) -> int:
     """Run the command; the exit status."""
+    if arguments.secure:
+        arguments.set = [*arguments.set, "bus.secure=true"]  # the services are told the same way
     source = source_of(arguments)
     sections = check_all(source)
     check_run(sections["run"], source)

@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup
 
 from tiltyard.cli.errors import UserError
 from tiltyard.cli.publish import publish_tasks
+from tiltyard.kit import credentials
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.depth import depth
@@ -66,6 +67,8 @@ class Supervisor:
         self.children: list[Child] = []
         self.model = Path()
         self.ending = "failed"
+        self._security = ""
+        """Of the embedded server's configuration."""
         self._ended = anyio.Event()
 
     async def run(self) -> str:
@@ -113,12 +116,17 @@ class Supervisor:
         return True
 
     async def _start_bus(self) -> None:
-        settings = self.sections["bus"]
+        settings, data = self.sections["bus"], self.sections["data"]
         if settings.embedded:
+            directory = credentials.directory_of(settings, data)
+            if directory is not None:
+                await anyio.to_thread.run_sync(credentials.make, directory)
+                self._security = credentials.security(directory)
             await self._start_server()
             self.log.say(f"bus: {settings.servers[0]}")
+        options = credentials.client_options(settings, data, "supervisor")
         with anyio.move_on_after(CONNECT_S):
-            self.bus = await Bus.connect(settings.servers, BlobStore(self.sections["data"].blob_path), "cli")
+            self.bus = await Bus.connect(settings.servers, BlobStore(data.blob_path), "supervisor", **options)
         if self.bus is None:
             raise UserError(
                 f"no bus at {', '.join(settings.servers)} after {CONNECT_S:g} s: start it, or let this command start "
@@ -130,7 +138,9 @@ class Supervisor:
         settings = self.sections["bus"]
         url = urlsplit(settings.servers[0])
         address = url.hostname or "127.0.0.1", url.port or 4222
-        self.server = launch_server(self.root / "nats", *address, binary=settings.binary, tied_to_us=True)
+        self.server = launch_server(
+            self.root / "nats", *address, binary=settings.binary, tied_to_us=True, security=self._security
+        )
         await anyio.to_thread.run_sync(
             wait_ready, self.server, *address, self.root / "nats" / LOG, abandon_on_cancel=True
         )
