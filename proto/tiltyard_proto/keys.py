@@ -45,6 +45,11 @@ def domain_token(domain: str) -> str:
     return check_domain(domain).replace(".", "__")
 
 
+def domain_of(token: str) -> str:
+    """The domain that a subject token stands for; the token itself where it is no domain's."""
+    return token.replace("__", ".")
+
+
 def task_id(task: Task) -> str:
     """Content hash of a task (its id left out): 20 hex digits."""
     bare = msgspec.structs.replace(task, id="")

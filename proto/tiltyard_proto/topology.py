@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -42,6 +42,10 @@ class Stage(Generic[M_co]):
     ack_wait_s: float = 20.0
     """Lease of one delivery; extended while the handler runs."""
     max_age_s: float = 7 * 86400.0
+    retry_first_s: float = 0.5
+    """Seconds before the next delivery after an unplanned failure; doubles with every delivery."""
+    retry_cap_s: float = 30.0
+    """Most seconds between two deliveries of a message that fails."""
 
     @property
     def stream(self) -> str:
@@ -59,6 +63,14 @@ class Stage(Generic[M_co]):
 
     def accepts(self, message: object) -> bool:
         return isinstance(message, self.type)
+
+    def tags(self) -> frozenset[str]:
+        """The tags of the messages that the stage carries."""
+        return frozenset(str(kind.__struct_config__.tag) for kind in get_args(self.type) or (self.type,))
+
+    def retry_delay(self, deliveries: int) -> float:
+        """Seconds until a message that failed at its `deliveries`-th delivery is delivered again."""
+        return min(self.retry_cap_s, self.retry_first_s * 2.0 ** min(deliveries - 1, 64))
 
 
 def _rollout_domain(message: Rollout | Job | Graded | Verdict) -> str:
@@ -159,7 +171,9 @@ GROUPS_BUCKET = "tilt_groups"
 """Key-value: open and closed group records, by group id; written by compare-and-set."""
 RUNS_BUCKET = "tilt_runs"
 """Key-value: per run its status, the sampler's snapshot, positions of followers."""
-BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET)
+LETTERS_BUCKET = "tilt_letters"
+"""Key-value: how each dead letter stands, by the letter's key; written by compare-and-set."""
+BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, LETTERS_BUCKET)
 
 
 def decode(stage: Stage[M_co], body: bytes) -> M_co:
