@@ -71,7 +71,8 @@ def _limit_reached(rollout: Rollout, now: float) -> Outcome | None:
 def next_hop(rollout: Rollout, now: float, overrides: Overrides = None) -> Hop:
     """The stage that must see `rollout` next.
 
-    `now` decides about the deadline only; `overrides` are those of the rollout's task unless others are given. A rollout that ended goes to be verified, retried or given up as the table
+    `now` decides about the deadline only; `overrides` are those of the rollout's task unless others are given.
+    A rollout that ended goes to be verified, retried or given up as the table
     of outcomes says; one that runs is executed when its last action asks for it, else it takes its next turn, until a
     limit ends it; one whose deadline passed before its first turn is late, since the policy never began. A
     rollout whose last turn has no command and no observation has said its last word.

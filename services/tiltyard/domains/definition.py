@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from tiltyard_proto.keys import check_domain
 from tiltyard_proto import outcomes
+from tiltyard_proto.keys import check_domain
 from tiltyard_proto.messages import ChatMessage, ExecLimits, RolloutLimits, Sampling
 
 Split = Literal["train", "eval"]
