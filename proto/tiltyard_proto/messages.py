@@ -401,6 +401,8 @@ class LetterState(Message, frozen=True, kw_only=True, tag="letter_state"):
     """Of the newest replay."""
     sequence: int = 0
     """Of the newest replay in its stage's stream; 0 while it is being published."""
+    edited: BlobRef | None = None
+    """The corrected body that the newest replay carries instead of the original."""
     result: str = ""
     """Of a resolved letter: 'processed', or 'late' when its group had closed or its rollout had ended already."""
     updated: float = 0.0

@@ -197,6 +197,7 @@ EXAMPLES: dict[str, Message] = {
         replays=1,
         subject="tilt.v1.generate.code__python__functions.demo-t-1-0-a0-t0.replay.0",
         sequence=19,
+        edited=BLOB,
         result="late",
         updated=1700000006.0,
         history=(LetterAction(at=1700000006.0, action="replay", by="operator", detail="one"),),

@@ -25,7 +25,7 @@ from tiltyard_proto.flow import Hop
 from tiltyard_proto.messages import MAJOR, BlobRef, Message
 from tiltyard_proto.topology import Stage
 
-from .blobs import BlobStore
+from .blobs import BlobMissing, BlobStore
 from .jetstream import BusUnavailable, Conflict, JetStream, NotFound, Stored, StreamFull
 from .pull import Delivery, Puller
 
@@ -200,8 +200,13 @@ class Bus:
             {"subjects_filter": f"{topology.PREFIX}.policy.policy.>"},
         )
         prefix = f"{topology.PREFIX}.policy.policy.{run}-"
-        versions = [int(s.removeprefix(prefix)) for s in info["state"].get("subjects") or {} if s.startswith(prefix)]
-        return await self.get(topology.POLICY, f"{prefix}{max(versions)}") if versions else None
+        ends = [s.removeprefix(prefix) for s in info["state"].get("subjects") or {} if s.startswith(prefix)]
+        for version in sorted((int(end) for end in ends if end.isascii() and end.isdigit()), reverse=True):
+            try:
+                return await self.get(topology.POLICY, f"{prefix}{version}")
+            except (msgspec.MsgspecError, RecursionError, BlobMissing) as error:
+                log.error("policy_unreadable", run=run, version=version, error=str(error))
+        return None
 
     # ------------------------------------------------------------ follow
 

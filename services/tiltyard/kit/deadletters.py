@@ -63,6 +63,20 @@ async def receive(bus: Bus, stage: Stage[M], delivery: Delivery) -> M:
     return intake.accept(stage, delivery.subject, body, delivery.headers, time.time())
 
 
+async def read_sound(bus: Bus, stage: Stage[M], subject: str) -> M | None:
+    """The message on `subject`, or its first sound replay when it can't be worked on; None when there is none."""
+    replay = 0
+    place = subject
+    while (stored := await bus.js.last(stage.stream, place)) is not None:
+        delivery = Delivery(stored.subject, stored.body, stored.headers, "", stage.stream, stored.sequence, 1, 0.0, 0)
+        try:
+            return await receive(bus, stage, delivery)
+        except (Reject, BlobMissing) as error:
+            log.warning("unsound_message", subject=place, error=str(error))
+        place, replay = f"{subject}.replay.{replay}", replay + 1
+    return None
+
+
 class Followed(msgspec.Struct, frozen=True):
     """One position of a stream that is followed."""
 

@@ -69,7 +69,7 @@ def base_subject(subject: str) -> tuple[str, int]:
 def accept(stage: Stage[M], subject: str, body: bytes, headers: Mapping[str, str], now: float) -> M:
     """The message of a delivery whose body is at hand; Reject when it can't be worked on."""
     _check_schema(stage, headers)
-    message = _decode(stage, body)
+    message = decode(stage, body)
     base, replays = base_subject(subject)
     try:
         own = stage.subject(message)
@@ -116,7 +116,8 @@ def _said(error: BaseException) -> str:
     return printable(f"{type(error).__name__}: {error}")
 
 
-def _decode(stage: Stage[M], body: bytes) -> M:
+def decode(stage: Stage[M], body: bytes) -> M:
+    """The message that bytes are, whatever it says; Reject when they are none of the stage."""
     try:
         message = topology.decode(stage, body)
         if body[:1] == b"{":  # JSON holds integers and texts that MessagePack can't carry on
