@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tiltyard.kit.settings import Source, read_source
 
+from .dlq import add_parser as add_dlq
 from .errors import UserError
 
 SERVICES = ("sampler", "gateway", "sandbox", "verifier", "aggregator", "trainer", "engine")
@@ -68,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
     )
     status.add_argument("--json", action="store_true", help="machine-readable")
     _config(status)
+
+    add_dlq(commands, _config)
 
     report = commands.add_parser("report", help="print the report of a run again")
     report.add_argument("run", nargs="?", metavar="RUN", help="name of the run (default: the configured one)")

@@ -24,7 +24,7 @@ from . import intake, metrics
 from .blobs import BlobMissing
 from .bus import Bus
 from .intake import CLAIM, Reject, printable
-from .jetstream import NotFound
+from .jetstream import Conflict, NotFound
 from .pull import Delivery
 
 M = TypeVar("M")
@@ -190,10 +190,12 @@ class Letters:
         """The entry with its state changed and `action` in its account; None when somebody was faster."""
         history = (*entry.state.history, action)[-KEPT_ACTIONS:] if action else entry.state.history
         state = msgspec.structs.replace(entry.state, updated=time.time(), history=history, **changes)
-        if not await self._states.update(state.letter, msgspec.msgpack.encode(state), entry.revision):
+        subject = self._states.subject(state.letter)
+        try:
+            body = msgspec.msgpack.encode(state)
+            revision = await self.bus.js.publish(subject, body, {}, expect=entry.revision)
+        except Conflict:
             return None
-        written = await self._states.get(state.letter)
-        revision = written[1] if written else 0
         return msgspec.structs.replace(entry, state=state, revision=revision)
 
     def action(self, name: str, detail: str = "") -> LetterAction:

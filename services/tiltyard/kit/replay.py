@@ -3,9 +3,9 @@
 A replay is a new message on `<original subject>.replay.<n>`: the stage's filter matches it, the keys of its effects
 are unchanged, so replaying what had succeeded is a no-op. The letter is never deleted by it; its state goes
 open -> replaying -> resolved, or superseded when the replay became a letter of its own, or open again when the
-replay was lost (`settle`). Invariants: the state is written before the message and names its subject, so that after a crash the
-same replay is finished, never a second one begun; a letter that is not open is left alone, so that repeating a replay
-changes nothing. Left out: choosing letters (`deadletters.Filter`).
+replay was lost (`settle`). Invariants: the state is written before the message and names its subject, so that after a
+crash the same replay is finished, never a second one begun; a letter that is not open is left alone, so that
+repeating a replay changes nothing. Left out: choosing letters (`deadletters.Filter`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tiltyard_proto.topology import Stage
 
 from . import intake
 from .blobs import BlobMissing
-from .bus import INLINE_LIMIT
+from .bus import INLINE_LIMIT, Bus
 from .deadletters import OPEN, REPLAYING, Entry, Letters, receive
 from .intake import CLAIM, REPLAY_OF, SCHEMA, Reject
 from .jetstream import BusUnavailable, Conflict, StreamFull
@@ -56,6 +56,16 @@ def as_delivery(entry: Entry) -> Delivery:
         stored=letter.first_seen,
         pending=0,
     )
+
+
+async def body_of(bus: Bus, entry: Entry) -> bytes:
+    """The bytes of a letter's message, those that its claim check refers to when they are there."""
+    if entry.letter.headers.get(CLAIM):
+        try:
+            return await anyio.to_thread.run_sync(bus.blobs.get, intake.claim(entry.letter.body))
+        except (Reject, BlobMissing):
+            pass  # the claim check is all there is
+    return entry.letter.body
 
 
 async def verdict_now(letters: Letters, entry: Entry) -> str:
@@ -107,7 +117,7 @@ class Replayer:
         try:
             before = rendering(await receive(self.bus, stage_of(entry), as_delivery(entry)))
         except (Reject, BlobMissing):
-            before = rendering_of_bytes(entry.letter.body)
+            before = rendering_of_bytes(await body_of(self.bus, entry))
         lines = difflib.unified_diff(
             before.splitlines(), rendering(message).splitlines(), entry.id, "edited", lineterm="", n=2
         )

@@ -26,6 +26,15 @@ Floors = list[tuple[Sequence[str], int]]
 """Of every worker of a stage: which subjects it takes, and up to where it has answered."""
 
 
+class End(msgspec.Struct, frozen=True):
+    """How a replay ended."""
+
+    action: str
+    state: str
+    result: str
+    detail: str
+
+
 class Settler:
     """Brings the state of replaying letters up to date."""
 
@@ -40,26 +49,26 @@ class Settler:
         failed = {(entry.letter.stream, entry.letter.sequence): entry.id for entry in entries}
         settled: list[Entry] = []
         for entry in entries:
-            changes = None
+            end = None
             if entry.state.state == REPLAYING and entry.state.sequence and entry.letter.stage in topology.BY_NAME:
-                changes = await self._became(entry, floors, failed)
-            moved = (
-                await self._letters.move(entry, self._letters.action(**changes[0]), **changes[1]) if changes else None
-            )
+                end = await self._end(entry, floors, failed)
+            moved = None
+            if end is not None:
+                action = self._letters.action(end.action, end.detail)
+                moved = await self._letters.move(entry, action, state=end.state, result=end.result)
             settled.append(moved or entry)
         return settled
 
-    async def _became(
-        self, entry: Entry, floors: dict[str, Floors], failed: dict[tuple[str, int], str]
-    ) -> tuple[dict[str, str], dict[str, str]] | None:
+    async def _end(self, entry: Entry, floors: dict[str, Floors], failed: dict[tuple[str, int], str]) -> End | None:
+        """How a replay ended; None while it is under way."""
         stage, sequence = topology.BY_NAME[entry.letter.stage], entry.state.sequence
         if (again := failed.get((stage.stream, sequence))) is not None:
-            return {"name": "supersede", "detail": again}, {"state": SUPERSEDED, "result": again}
+            return End("supersede", SUPERSEDED, again, again)
         if not stage.work or passed(floors[stage.name], entry.state.subject, sequence):
             result = await self._result(stage, entry)
-            return {"name": "resolve", "detail": result}, {"state": RESOLVED, "result": result}
+            return End("resolve", RESOLVED, result, result)
         if await self._bus.js.by_sequence(stage.stream, sequence) is None:
-            return {"name": "reopen", "detail": "the replay was trimmed before anybody took it"}, {"state": OPEN}
+            return End("reopen", OPEN, "", "the replay was trimmed before anybody took it")
         return None
 
     async def _floors(self, stage: Stage[Any]) -> Floors:
