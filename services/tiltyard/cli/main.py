@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tiltyard.kit.settings import Source, read_source
 
@@ -30,6 +31,25 @@ def _config(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
         metavar="TABLE.KEY=VALUE",
         help="override one setting; TILTYARD_TABLE__KEY in the environment does the same",
     )
+
+
+def _machine(commands: Any) -> None:
+    """What there is on this machine, without a bus."""
+    domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
+    domains.add_argument("name", nargs="?", metavar="DOMAIN", help="show this domain")
+    domains.add_argument("-n", type=int, default=0, metavar="COUNT", help="also print so many tasks as JSON lines")
+    domains.add_argument("--split", choices=("train", "eval"), default="train")
+    domains.add_argument("--seed", type=int, default=0)
+
+    model = commands.add_parser("model", help="prepare a built-in model and print where it lies")
+    model.add_argument("name", nargs="?", metavar="NAME", help="default: the configured one")
+    _config(model)
+
+    doctor = commands.add_parser("doctor", help="check this machine's prerequisites; one line each, with the mend")
+    _config(doctor)
+
+    config = commands.add_parser("config", help="print every setting with its meaning and resolved value")
+    _config(config)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -77,21 +97,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--results", type=Path, metavar="FILE", help="also write the rows as JSON")
     _config(report)
 
-    domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
-    domains.add_argument("name", nargs="?", metavar="DOMAIN", help="show this domain")
-    domains.add_argument("-n", type=int, default=0, metavar="COUNT", help="also print so many tasks as JSON lines")
-    domains.add_argument("--split", choices=("train", "eval"), default="train")
-    domains.add_argument("--seed", type=int, default=0)
-
-    model = commands.add_parser("model", help="prepare a built-in model and print where it lies")
-    model.add_argument("name", nargs="?", metavar="NAME", help="default: the configured one")
-    _config(model)
-
-    doctor = commands.add_parser("doctor", help="check this machine's prerequisites; one line each, with the mend")
-    _config(doctor)
-
-    config = commands.add_parser("config", help="print every setting with its meaning and resolved value")
-    _config(config)
+    _machine(commands)
     return top
 
 

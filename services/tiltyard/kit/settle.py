@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import anyio
 import msgspec
 
 from tiltyard_proto import topology
@@ -22,6 +23,7 @@ from .blobs import BlobMissing
 from .deadletters import OPEN, REPLAYING, RESOLVED, SUPERSEDED, Entry, Letters, read_sound
 from .jetstream import NotFound
 
+AT_A_TIME = 32
 Floors = list[tuple[Sequence[str], int]]
 """Of every worker of a stage: which subjects it takes, and up to where it has answered."""
 
@@ -47,16 +49,21 @@ class Settler:
         floors = {stage.name: await self._floors(stage) for stage in topology.STAGES if stage.work}
         entries = await self._letters.all()  # read after the floors: a letter is stored before its message is answered
         failed = {(entry.letter.stream, entry.letter.sequence): entry.id for entry in entries}
-        settled: list[Entry] = []
-        for entry in entries:
-            end = None
-            if entry.state.state == REPLAYING and entry.state.sequence and entry.letter.stage in topology.BY_NAME:
+        settled = list(entries)
+        limit = anyio.CapacityLimiter(AT_A_TIME)
+
+        async def one(index: int, entry: Entry) -> None:
+            async with limit:
                 end = await self._end(entry, floors, failed)
-            moved = None
-            if end is not None:
-                action = self._letters.action(end.action, end.detail)
-                moved = await self._letters.move(entry, action, state=end.state, result=end.result)
-            settled.append(moved or entry)
+                if end is not None:
+                    action = self._letters.action(end.action, end.detail)
+                    moved = await self._letters.move(entry, action, state=end.state, result=end.result)
+                    settled[index] = moved or entry
+
+        async with anyio.create_task_group() as tasks:
+            for index, entry in enumerate(entries):
+                if entry.state.state == REPLAYING and entry.state.sequence and entry.letter.stage in topology.BY_NAME:
+                    tasks.start_soon(one, index, entry)
         return settled
 
     async def _end(self, entry: Entry, floors: dict[str, Floors], failed: dict[tuple[str, int], str]) -> End | None:

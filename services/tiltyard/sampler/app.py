@@ -14,6 +14,7 @@ import structlog
 
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.deadletters import follow_checked
+from tiltyard.kit.dlq_watch import DlqWatch
 from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard.kit.service import Context
 from tiltyard_proto import topology
@@ -156,5 +157,6 @@ async def start(context: Context) -> None:
         tasks.start_soon(sampler.follow, topology.TASK, sampler.state.on_task)
         tasks.start_soon(sampler.follow, topology.GROUP, sampler.state.on_group)
         tasks.start_soon(sampler.follow, topology.POLICY, sampler.state.on_policy)
+        tasks.start_soon(DlqWatch(context.bus).run)
         await sampler.run(context.stop)
         tasks.cancel_scope.cancel()

@@ -39,7 +39,7 @@ async def _send(found: Letters, entries: Sequence[Entry], rate: float) -> list[s
     replayer, sent = Replayer(found), []
     start = anyio.current_time()
     for number, entry in enumerate(entries):
-        await anyio.sleep(start + number / rate - anyio.current_time())
+        await anyio.sleep(max(0.0, start + number / rate - anyio.current_time()))
         if await replayer.replay(entry):
             sent.append(entry.id)
     return sent
@@ -76,7 +76,7 @@ async def _dry(found: Letters, entries: Sequence[Entry]) -> dict[str, Any]:
 
 async def _replay(arguments: Namespace) -> dict[str, Any]:
     names_something(arguments)
-    if arguments.rate <= 0:
+    if not arguments.rate > 0:
         raise UserError(f"--rate {arguments.rate:g}: expected more than 0 letters a second")
     async with letters(arguments) as found:
         entries = await chosen(arguments, found)
