@@ -19,6 +19,7 @@ from tiltyard_proto.messages import Rollout
 from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.topology import GENERATE, VERDICT, VERIFY, Stage
 
+REFUSED = "not by this release"
 Handler = Callable[[Any], Awaitable[Sequence[Out]]]
 QUICK: Stage[Rollout] = dataclasses.replace(GENERATE, retry_first_s=0.01, retry_cap_s=0.02)
 """The generate stage with next to no back-off."""
@@ -63,7 +64,7 @@ async def serve_all(bus: Bus, handler: Handler, stage: Stage[Any] = QUICK, **opt
 
 
 async def refuse(_: Any) -> Sequence[Out]:
-    raise Reject("validation", "not by this release")
+    raise Reject("validation", REFUSED)
 
 
 def done(rollout: Rollout) -> Rollout:

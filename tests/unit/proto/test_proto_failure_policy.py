@@ -61,7 +61,7 @@ def test_what_says_nothing_about_the_policy_is_never_a_reward(
 def test_missing_scores_stay_out_of_a_group(
     overrides: dict[str, Consequence], endings: list[tuple[Outcome, float | None]]
 ) -> None:
-    """Members without a score, or whose ending may not train, have no advantage and do not move the others' baseline."""
+    """Members without a score, or whose ending may not train, have no advantage and don't move the baseline."""
     of = task(overrides)
     verdicts = [
         build.verdict(build.rollout(of, member=i, size=len(endings), outcome=outcome), score, outcome=outcome)
@@ -100,10 +100,9 @@ def record(size: int) -> GroupRecord:
 def test_a_row_is_allowed_only_where_it_can_be_true(outcome: Outcome, row: Consequence) -> None:
     """Neither graded nor trained on what says nothing about the policy; not trained on what is not graded."""
     usual = CONSEQUENCES[outcome]
-    assert allowed(outcome, row) == (
-        (usual.trains or (not row.trains and row.grade is Grade.NO))
-        and (row.trains is False or row.grade is not Grade.NO)
-    )
+    void = not row.trains and row.grade is Grade.NO
+    rewarded = row.trains and row.grade is Grade.NO
+    assert allowed(outcome, row) == ((usual.trains or void) and not rewarded)
     sent = build.task(overrides={outcome.value: row})
     assert (problem(sent) == "") == allowed(outcome, row)
 
