@@ -59,7 +59,7 @@ def _task(task: Task) -> Iterator[str]:
     if not task.prompt:
         yield "prompt: expected at least one message"
     if task.split not in ("train", "eval"):
-        yield f"split {task.split[:40]!r}: expected 'train' or 'eval'"
+        yield f"split: expected 'train' or 'eval', got {task.split[:40]!r}"
     for name in ("turns", "tokens", "attempts"):
         yield from _above(f"limits.{name}", getattr(task.limits, name), 1, strict=False)
     yield from _above("limits.wall_s", task.limits.wall_s)

@@ -12,6 +12,7 @@ from support import build
 
 from tiltyard.kit.bus import Bus, Out
 from tiltyard.kit.deadletters import Entry, Filter, Letters
+from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard.kit.provision import durable
 from tiltyard.kit.serve import Reject, serve
 from tiltyard_proto import flow
@@ -26,9 +27,12 @@ QUICK: Stage[Rollout] = dataclasses.replace(GENERATE, retry_first_s=0.01, retry_
 
 
 async def idle(bus: Bus, stage: Stage[Any] = GENERATE) -> bool:
-    """Is every message of the stage answered?"""
-    info = await bus.js.api(f"CONSUMER.INFO.{stage.stream}.{durable(stage)}")
-    state = (await bus.js.api(f"STREAM.INFO.{stage.stream}"))["state"]
+    """Is every message of the stage answered? Not, as far as one knows, when a busy server does not say."""
+    try:
+        info = await bus.js.api(f"CONSUMER.INFO.{stage.stream}.{durable(stage)}")
+        state = (await bus.js.api(f"STREAM.INFO.{stage.stream}"))["state"]
+    except BusUnavailable:
+        return False
     answered = info["num_pending"] == 0 and info["num_ack_pending"] == 0
     return bool(answered and info["ack_floor"]["stream_seq"] >= state["last_seq"])
 
@@ -36,7 +40,7 @@ async def idle(bus: Bus, stage: Stage[Any] = GENERATE) -> bool:
 async def until_idle(bus: Bus, stage: Stage[Any] = GENERATE, within_s: float = 30) -> None:
     with anyio.fail_after(within_s):
         while not await idle(bus, stage):  # noqa: ASYNC110  (nobody announces it)
-            await anyio.sleep(0.02)
+            await anyio.sleep(0.05)
 
 
 @asynccontextmanager
