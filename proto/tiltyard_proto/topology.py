@@ -9,6 +9,7 @@ Subject: `tilt.v1.<stage>.<domain>.<key>`, the key being the idempotency key of 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args
@@ -66,11 +67,16 @@ class Stage(Generic[M_co]):
 
     def tags(self) -> frozenset[str]:
         """The tags of the messages that the stage carries."""
-        return frozenset(str(kind.__struct_config__.tag) for kind in get_args(self.type) or (self.type,))
+        return _tags(self.type)
 
     def retry_delay(self, deliveries: int) -> float:
         """Seconds until a message that failed at its `deliveries`-th delivery is delivered again."""
         return min(self.retry_cap_s, self.retry_first_s * 2.0 ** min(deliveries - 1, 64))
+
+
+@functools.cache
+def _tags(carried: Any) -> frozenset[str]:
+    return frozenset(str(kind.__struct_config__.tag) for kind in get_args(carried) or (carried,))
 
 
 def _rollout_domain(message: Rollout | Job | Graded | Verdict) -> str:

@@ -48,6 +48,10 @@ def _problems(message: msgspec.Struct) -> Iterator[str]:
             yield "version and path: expected 0 or more, and where the weights lie"
 
 
+_EXEC, _SAMPLING = ExecLimits(), Sampling()
+"""What most messages have; comparing with it is quicker than looking into it."""
+
+
 def _above(what: str, value: float, least: float = 0.0, *, strict: bool = True) -> Iterator[str]:
     if not (math.isfinite(value) and (value > least if strict else value >= least)):
         yield f"{what} {value:g}: expected {'more than' if strict else 'at least'} {least:g}"
@@ -60,10 +64,10 @@ def _task(task: Task) -> Iterator[str]:
         yield "prompt: expected at least one message"
     if task.split not in ("train", "eval"):
         yield f"split: expected 'train' or 'eval', got {task.split[:40]!r}"
-    for name in ("turns", "tokens", "attempts"):
-        yield from _above(f"limits.{name}", getattr(task.limits, name), 1, strict=False)
-    yield from _above("limits.wall_s", task.limits.wall_s)
-    yield from _above("limits.observation_chars", task.limits.observation_chars, strict=False)
+    limits = task.limits
+    if min(limits.turns, limits.tokens, limits.attempts) < 1 or limits.observation_chars < 0:
+        yield "limits: turns, tokens and attempts: expected at least 1; observation_chars: at least 0"
+    yield from _above("limits.wall_s", limits.wall_s)
     yield from _above("value", task.value, strict=False)
     yield from _exec_limits(task.environment.limits, "environment.limits")
     yield from _sampling(task.sampling)
@@ -73,11 +77,15 @@ def _task(task: Task) -> Iterator[str]:
 
 
 def _exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
+    if limits == _EXEC:
+        return
     for name in limits.__struct_fields__:
         yield from _above(f"{where}.{name}", getattr(limits, name))
 
 
 def _sampling(sampling: Sampling) -> Iterator[str]:
+    if sampling == _SAMPLING:
+        return
     yield from _above("sampling.temperature", sampling.temperature, strict=False)
     if not 0 < sampling.top_p <= 1:
         yield f"sampling.top_p {sampling.top_p:g}: expected more than 0, at most 1"
@@ -102,7 +110,8 @@ def _rollout(rollout: Rollout) -> Iterator[str]:
     yield from _identity(rollout)
     keys.check_run(rollout.run)
     yield from _task(rollout.task)
-    yield from _sampling(rollout.sampling)
+    if rollout.sampling != rollout.task.sampling:
+        yield from _sampling(rollout.sampling)
     yield from _above("deadline", rollout.deadline, strict=False)
     yield from _above("group.deadline", rollout.group.deadline, strict=False)
     for index, turn in enumerate(rollout.turns):

@@ -87,7 +87,7 @@ def bury(rollout: Rollout, outcome: Outcome, detail: str) -> Sequence[Out]:
 
 async def make_letters(bus: Bus, count: int, *, domain: str = "math.test", bury: Any = None) -> list[Entry]:
     """`count` rollouts that a handler refused."""
-    of, group = build.task(domain), f"run-t-{len(domain)}"
+    of, group = build.task(domain), f"run-l-{len(domain)}"
     async with anyio.create_task_group() as tasks:
         for member in range(count):
             rollout = build.rollout(of, member=member, group=group, size=count)
