@@ -21,7 +21,7 @@ from tiltyard.kit.settle import Settler
 from tiltyard_proto import topology
 from tiltyard_proto.messages import GroupRecord, Purpose, Rollout, Task
 from tiltyard_proto.outcomes import Outcome
-from tiltyard_proto.topology import DLQ, GENERATE, GROUPS_BUCKET, TASK, VERDICT, VERIFY
+from tiltyard_proto.topology import DLQ, GENERATE, GROUP, GROUPS_BUCKET, TASK, VERDICT, VERIFY
 
 pytestmark = pytest.mark.anyio
 
@@ -245,8 +245,9 @@ async def test_discarding_is_for_good_and_accounted(bus: Bus) -> None:
 @pytest.mark.timeout(180)
 async def test_a_thousand_letters(bus: Bus) -> None:
     """All are accounted for, in the end once each; a second replay changes nothing."""
-    count = 1000
-    entries = await letters.make_letters(bus, count)
+    count, buried = 1000, 300
+    entries = await letters.make_letters(bus, buried, domain="math.buried", bury=letters.bury)
+    entries += await letters.make_letters(bus, count - buried)
     assert len(entries) == count
     replayer = Replayer(Letters(bus))
     sent: list[bool] = []
@@ -262,7 +263,8 @@ async def test_a_thousand_letters(bus: Bus) -> None:
         await letters.until_idle(bus)
         ended = await settled(bus)
         assert sum(sent) == count
-        assert [(entry.state.state, entry.state.result) for entry in ended] == [(RESOLVED, "processed")] * count
+        results = [(entry.state.state, entry.state.result) for entry in ended]
+        assert results == [(RESOLVED, "late")] * buried + [(RESOLVED, "processed")] * (count - buried)
         effects = await stored(bus, VERIFY)
         assert len(effects) == count
         assert not any([await replayer.replay(entry) for entry in ended])
@@ -316,6 +318,27 @@ async def test_bad_tasks_are_letters_and_can_be_mended(bus: Bus) -> None:
         assert followed.message == fixed
         break
     assert len(await stored(bus, DLQ)) == 2
+
+
+async def test_groups_and_policies_are_never_sent_again(bus: Bus) -> None:
+    """Their readers count positions; every follower passes over what can't be worked on, by the same check."""
+    from tiltyard.kit.deadletters import follow_checked
+
+    good, bad = build.group([0.0, 1.0], index=0), build.group([0.0, float("nan")], index=1)
+    for group in (bad, good):
+        await bus.js.publish(GROUP.subject(group), topology.encode(group), {})
+    async for followed in follow_checked(bus, GROUP, "sampler"):
+        if not followed.pending:
+            break
+    async for sequence, group in bus.follow(GROUP):
+        assert (sequence, group) == (2, good)
+        break
+    (entry,) = await Letters(bus).all()
+    assert entry.letter.reason == "validation"
+    assert not await Replayer(Letters(bus)).replay(entry)
+    with pytest.raises(ValueError, match="positions"):
+        await Replayer(Letters(bus)).edit(entry, msgspec.json.encode(good))
+    assert await stored(bus, GROUP) == [GROUP.subject(good), GROUP.subject(bad)]
 
 
 async def test_large_letters(bus: Bus) -> None:

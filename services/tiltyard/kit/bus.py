@@ -25,13 +25,13 @@ from tiltyard_proto.flow import Hop
 from tiltyard_proto.messages import MAJOR, BlobRef, Message
 from tiltyard_proto.topology import Stage
 
+from . import intake
 from .blobs import BlobMissing, BlobStore
+from .intake import CLAIM, SCHEMA, Reject
 from .jetstream import BusUnavailable, Conflict, JetStream, NotFound, Stored, StreamFull
 from .pull import Delivery, Puller
 
 INLINE_LIMIT = 64 << 10
-CLAIM = "Tilt-Claim"
-SCHEMA = "Tilt-Schema"
 POLICY_POLL_S = 3.0
 
 M = TypeVar("M")
@@ -180,6 +180,13 @@ class Bus:
             body = await anyio.to_thread.run_sync(self.blobs.get, ref)
         return topology.decode(stage, body)
 
+    async def receive(self, stage: Stage[M], delivery: Delivery) -> M:
+        """The message of a delivery; Reject when it can't be worked on, BlobMissing when its claim leads nowhere."""
+        body = delivery.body
+        if delivery.headers.get(CLAIM):
+            body = await anyio.to_thread.run_sync(self.blobs.get, intake.claim(body))
+        return intake.accept(stage, delivery.subject, body, delivery.headers, time.time())
+
     async def get(self, stage: Stage[M], subject: str) -> M | None:
         """The message stored on `subject`; None when there is none."""
         stored = await self.js.last(stage.stream, subject)
@@ -213,13 +220,14 @@ class Bus:
     async def follow(self, stage: Stage[M], after: int = 0) -> AsyncIterator[tuple[int, M]]:
         """Every message of the stage in order, from the one after position `after`, then live, for ever.
 
-        A message that can't be decoded is logged and passed over: it was checked when it was published.
+        What can't be worked on is logged and passed over; `deadletters.follow_checked` reports it as well, by the same
+        check, so that all followers of a stream agree on what it holds.
         """
         async for delivery in self.follow_raw(stage.stream, stage.subjects, after):
             try:
-                message = await self.unwrap(stage, delivery.body, delivery.headers)
-            except Exception as error:  # hostile bytes raise many types (RecursionError among them)
-                log.error("follow_undecodable", subject=delivery.subject, error=str(error))
+                message = await self.receive(stage, delivery)
+            except (Reject, BlobMissing) as error:
+                log.error("follow_passes_over", subject=delivery.subject, error=str(error))
                 continue
             yield delivery.sequence, message
 

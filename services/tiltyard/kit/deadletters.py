@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
-import anyio
 import msgspec
 import structlog
 
@@ -23,7 +22,7 @@ from tiltyard_proto.topology import Stage
 from . import intake, metrics
 from .blobs import BlobMissing
 from .bus import Bus
-from .intake import CLAIM, Reject, printable
+from .intake import Reject, printable
 from .jetstream import Conflict, NotFound
 from .pull import Delivery
 
@@ -55,14 +54,6 @@ def letter_of(stage: Stage[Any], delivery: Delivery, error: Reject, consumer: st
     )
 
 
-async def receive(bus: Bus, stage: Stage[M], delivery: Delivery) -> M:
-    """The message of a delivery; Reject when it can't be worked on, BlobMissing when its claim leads nowhere."""
-    body = delivery.body
-    if delivery.headers.get(CLAIM):
-        body = await anyio.to_thread.run_sync(bus.blobs.get, intake.claim(body))
-    return intake.accept(stage, delivery.subject, body, delivery.headers, time.time())
-
-
 async def read_sound(bus: Bus, stage: Stage[M], subject: str) -> M | None:
     """The message on `subject`, or its first sound replay when it can't be worked on; None when there is none."""
     replay = 0
@@ -70,7 +61,7 @@ async def read_sound(bus: Bus, stage: Stage[M], subject: str) -> M | None:
     while (stored := await bus.js.last(stage.stream, place)) is not None:
         delivery = Delivery(stored.subject, stored.body, stored.headers, "", stage.stream, stored.sequence, 1, 0.0, 0)
         try:
-            return await receive(bus, stage, delivery)
+            return await bus.receive(stage, delivery)
         except (Reject, BlobMissing) as error:
             log.warning("unsound_message", subject=place, error=str(error))
         place, replay = f"{subject}.replay.{replay}", replay + 1
@@ -95,7 +86,7 @@ async def follow_checked(bus: Bus, stage: Stage[M], reader: str, after: int = 0)
     async for delivery in bus.follow_raw(stage.stream, stage.subjects, after):
         message: M | None = None
         try:
-            message = await receive(bus, stage, delivery)
+            message = await bus.receive(stage, delivery)
         except BlobMissing as error:
             await _report(bus, stage, delivery, Reject("blob", str(error)), reader)
         except Reject as error:

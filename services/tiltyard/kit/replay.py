@@ -25,13 +25,14 @@ from tiltyard_proto.topology import Stage
 from . import intake
 from .blobs import BlobMissing
 from .bus import INLINE_LIMIT, Bus
-from .deadletters import OPEN, REPLAYING, Entry, Letters, receive
+from .deadletters import OPEN, REPLAYING, Entry, Letters
 from .intake import CLAIM, REPLAY_OF, SCHEMA, Reject
 from .jetstream import BusUnavailable, Conflict, StreamFull
 from .pull import Delivery
 from .render import rendering, rendering_of_bytes
 
 PATIENCE_S = 30.0
+NEVER = "letters of stages group and policy are never sent again, since their readers count positions"
 
 
 def stage_of(entry: Entry) -> Stage[Any]:
@@ -40,6 +41,11 @@ def stage_of(entry: Entry) -> Stage[Any]:
     if stage is None:
         raise ValueError(f"{entry.id}: this release has no stage {entry.letter.stage!r}")
     return stage
+
+
+def may_replay(entry: Entry) -> bool:
+    """Not where the position counts: a group that came later would train in another step than the sampler reckons."""
+    return entry.letter.stage in topology.BY_NAME and stage_of(entry) not in (topology.GROUP, topology.POLICY)
 
 
 def as_delivery(entry: Entry) -> Delivery:
@@ -71,7 +77,7 @@ async def body_of(bus: Bus, entry: Entry) -> bytes:
 async def verdict_now(letters: Letters, entry: Entry) -> str:
     """What this release says of the letter's message: '' when it would be handled, else why not."""
     try:
-        await receive(letters.bus, stage_of(entry), as_delivery(entry))
+        await letters.bus.receive(stage_of(entry), as_delivery(entry))
     except (Reject, BlobMissing, ValueError) as error:
         return str(error)
     return ""
@@ -86,6 +92,8 @@ class Replayer:
 
     async def replay(self, entry: Entry) -> bool:
         """Send a letter again; False when it is not open, or somebody else is at it. Finishes one begun earlier."""
+        if not may_replay(entry):
+            return False
         if entry.state.state == OPEN:
             base, first = intake.base_subject(entry.letter.subject)
             moved = await self._begin(entry, f"{base}.replay.{first + entry.state.replays}", "replay", "")
@@ -100,6 +108,8 @@ class Replayer:
         """
         if entry.state.state != OPEN:
             raise ValueError(f"{entry.id} is {entry.state.state}, only an open letter can be edited")
+        if not may_replay(entry):
+            raise ValueError(f"{entry.id}: {NEVER}")
         stage = stage_of(entry)
         body, message = corrected(stage, text)
         base, first = intake.base_subject(entry.letter.subject)
@@ -115,7 +125,7 @@ class Replayer:
     async def difference(self, entry: Entry, message: Message) -> str:
         """The change from the letter's message to `message`, both as JSON."""
         try:
-            before = rendering(await receive(self.bus, stage_of(entry), as_delivery(entry)))
+            before = rendering(await self.bus.receive(stage_of(entry), as_delivery(entry)))
         except (Reject, BlobMissing):
             before = rendering_of_bytes(await body_of(self.bus, entry))
         lines = difflib.unified_diff(

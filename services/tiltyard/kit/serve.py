@@ -137,7 +137,7 @@ class Server(Generic[M]):
 
     async def _decode(self, delivery: Delivery) -> M:
         try:
-            return await deadletters.receive(self.bus, self.stage, delivery)
+            return await self.bus.receive(self.stage, delivery)
         except BlobMissing as error:
             if delivery.deliveries < self.stage.max_deliveries:
                 raise Retry(self.stage.retry_delay(delivery.deliveries), str(error)) from error
@@ -180,7 +180,7 @@ class Server(Generic[M]):
         """Tell the rollout's group; the letter is stored, so whatever fails here must not stop the stage."""
         try:
             if message is None and error.reason == "crash":
-                message = await deadletters.receive(self.bus, self.stage, delivery)
+                message = await self.bus.receive(self.stage, delivery)
             if message is not None and self.bury is not None:
                 detail = printable(f"{error.reason}: {error.detail}", MAX_DETAIL)
                 await self._publish(self.bury(message, Outcome.POISON, detail))

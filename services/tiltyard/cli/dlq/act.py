@@ -14,7 +14,7 @@ from rich.console import Console
 from tiltyard.cli.errors import UserError
 from tiltyard.kit.deadletters import OPEN, REPLAYING, RESOLVED, SUPERSEDED, Entry, Letters
 from tiltyard.kit.render import rendering
-from tiltyard.kit.replay import Replayer, verdict_now
+from tiltyard.kit.replay import Replayer, may_replay, verdict_now
 from tiltyard.kit.settle import Settler
 
 from .choose import check_ids, letters, names_something, which
@@ -79,7 +79,7 @@ async def _replay(arguments: Namespace) -> dict[str, Any]:
     if not arguments.rate > 0:
         raise UserError(f"--rate {arguments.rate:g}: expected more than 0 letters a second")
     async with letters(arguments) as found:
-        entries = await chosen(arguments, found)
+        entries = [entry for entry in await chosen(arguments, found) if may_replay(entry)]
         unfinished = await _unfinished(found, arguments)
         if arguments.dry_run:
             return await _dry(found, entries)
