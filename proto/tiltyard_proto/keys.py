@@ -46,8 +46,8 @@ def domain_token(domain: str) -> str:
 
 
 def domain_of(token: str) -> str:
-    """The domain that a subject token stands for; the token itself where it is no domain's."""
-    return token.replace("__", ".")
+    """The domain that a subject token begins with (what follows a `-` is not part of one); never an error."""
+    return token.split("-", 1)[0].replace("__", ".")
 
 
 def task_id(task: Task) -> str:

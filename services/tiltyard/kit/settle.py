@@ -1,6 +1,6 @@
 """What became of replayed dead letters: processed, late, dead again, or lost on the way.
 
-A replay of a work stage is over when every worker that takes its subject has answered it. Invariants: the positions of
+A replay of a work stage is over when a worker that takes its subject has answered it. Invariants: the positions of
 workers are read before the letters, and a letter is stored before its message is answered, so a replay that failed is
 never taken for a success. Followed stages have no answers: their replay is over when it is stored, and a follower
 that can't work on it stores a letter of its own.
@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from tiltyard_proto import topology
+from tiltyard_proto import keys, topology
 from tiltyard_proto.messages import GroupRecord, Rollout
 from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.topology import Stage
@@ -111,15 +111,14 @@ class Settler:
             record = msgspec.msgpack.decode(stored[0], type=GroupRecord)
             if record.closed and rollout.member not in record.members:
                 return "late"
-        prefix = f"{topology.PREFIX}.verdict.{entry.state.subject.split('.')[3]}"
-        verdict = await read_sound(self._bus, topology.VERDICT, f"{prefix}.{rollout.id}")
+        place = f"{topology.PREFIX}.verdict.{keys.domain_token(rollout.task.domain)}.{rollout.id}"
+        verdict = await read_sound(self._bus, topology.VERDICT, place)
         return "late" if verdict is not None and verdict.outcome is Outcome.POISON else "processed"
 
 
 def passed(floors: Iterable[tuple[Sequence[str], int]], subject: str, sequence: int) -> bool:
-    """Has every worker that takes `subject` answered up to `sequence`? Not when nobody takes it."""
-    takers = [floor for filters, floor in floors if any(matches(each, subject) for each in filters)]
-    return bool(takers) and min(takers) >= sequence
+    """Has a worker that takes `subject` answered up to `sequence`? A stage may have consumers that nobody pulls from."""
+    return any(floor >= sequence and any(matches(each, subject) for each in filters) for filters, floor in floors)
 
 
 def matches(pattern: str, subject: str) -> bool:

@@ -137,13 +137,20 @@ def test_patterns_match_subjects() -> None:
     assert not matches("a.b.c", "a.b")
 
 
-def test_passed_asks_every_worker_that_takes_the_subject() -> None:
-    """The slowest of those decides; when nobody takes it, it was not passed."""
-    floors = [(["a.x.>"], 5), (["a.>"], 9), (["b.>"], 1), ([], 0)]
+def test_passed_asks_a_worker_that_takes_the_subject() -> None:
+    """One that takes the subject and has answered so far; another that nobody pulls from changes nothing."""
+    floors = [(["a.x.>"], 5), (["a.>"], 0), (["b.>"], 9), ([], 9)]
     assert passed(floors, "a.x.1", 5)
     assert not passed(floors, "a.x.1", 6)
-    assert passed(floors, "a.y.1", 9)
+    assert not passed(floors, "a.y.1", 1)
     assert not passed(floors, "c.1", 0)
+
+
+def test_the_domain_of_a_letter() -> None:
+    """Read from the subject, whatever stands there, without a lane."""
+    assert entry().domain == "code.python.functions"
+    assert entry(subject="tilt.v1.generate.math__test-eval.k").domain == "math.test"
+    assert entry(subject="x").domain == "?"
 
 
 def test_bytes_for_people() -> None:
