@@ -117,7 +117,7 @@ class Settler:
 
 
 def passed(floors: Iterable[tuple[Sequence[str], int]], subject: str, sequence: int) -> bool:
-    """Has a worker that takes `subject` answered up to `sequence`? A stage may have consumers that nobody pulls from."""
+    """Has a worker that takes `subject` answered up to `sequence`? A stage may have consumers that nobody uses."""
     return any(floor >= sequence and any(matches(each, subject) for each in filters) for filters, floor in floors)
 
 
