@@ -27,7 +27,9 @@ from tiltyard_proto.topology import Stage
 
 from . import intake
 from .blobs import BlobMissing, BlobStore
-from .intake import CLAIM, SCHEMA, Reject
+from .intake import CLAIM as CLAIM
+from .intake import SCHEMA as SCHEMA
+from .intake import Reject
 from .jetstream import BusUnavailable, Conflict, JetStream, NotFound, Stored, StreamFull
 from .pull import Delivery, Puller
 
