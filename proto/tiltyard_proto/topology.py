@@ -4,7 +4,7 @@ The provisioner creates streams and consumers from this page, each service's per
 picture is printed from it (`python -m tiltyard_proto.topology`) and compared by a test.
 
 A stage is generic in the type of its message, so wiring a handler to the wrong stage is a type error.
-Subject: `tilt.v1.<stage>.<domain>.<key>`, the key being the idempotency key of the effect (see `keys`).
+Subject: `tilt.v1.<stage>.<domain>[-<lane>].<key>`, the key being the idempotency key of the effect (see `keys`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,18 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 
 from . import keys
-from .messages import DeadLetter, Graded, Group, Job, Policy, Rollout, Task, Verdict
+from .messages import DeadLetter, Graded, Group, Job, Policy, Purpose, Rollout, Task, Verdict
 
 M_co = TypeVar("M_co", covariant=True)
 PREFIX = "tilt.v1"
+LANE_MARK = "-"
+"""Between domain and lane in a subject; no domain contains it."""
+EVAL_LANE = "eval"
+"""Served before everything else of its stage."""
+
+
+def _no_lane(_: Any) -> str:
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +51,8 @@ class Stage(Generic[M_co]):
     ack_wait_s: float = 20.0
     """Lease of one delivery; extended while the handler runs."""
     max_age_s: float = 7 * 86400.0
+    lane: Callable[[Any], str] = _no_lane
+    """Lane of a message where a scarce resource is shared; it follows the domain in the subject, after `-`."""
     retry_first_s: float = 0.5
     """Seconds before the next delivery after an unplanned failure; doubles with every delivery."""
     retry_cap_s: float = 30.0
@@ -53,14 +63,27 @@ class Stage(Generic[M_co]):
         return f"TILT_{self.name.upper()}"
 
     @property
+    def shared(self) -> bool:
+        """Do domains share a scarce resource here? Then its receiver may make a consumer per domain and lane."""
+        return self.lane is not _no_lane
+
+    @property
     def subjects(self) -> str:
         """The filter that matches every subject of the stage."""
         return f"{PREFIX}.{self.name}.>"
 
     def subject(self, message: Any) -> str:
         """The subject of one message; ValueError when its domain or key can't stand in a subject."""
-        key = keys.check_token(self.key(message), f"key of {self.name}")
-        return f"{PREFIX}.{self.name}.{keys.domain_token(self.domain(message))}.{key}"
+        return self.place(message, self.key(message))
+
+    def place(self, message: Any, key: str) -> str:
+        """The subject that a message of the same rollout would have under `key`."""
+        key = keys.check_token(key, f"key of {self.name}")
+        lane = self.lane(message)
+        domain = keys.domain_token(self.domain(message))
+        return (
+            f"{PREFIX}.{self.name}.{domain}{LANE_MARK}{lane}.{key}" if lane else f"{PREFIX}.{self.name}.{domain}.{key}"
+        )
 
     def accepts(self, message: object) -> bool:
         return isinstance(message, self.type)
@@ -81,6 +104,11 @@ def _tags(carried: Any) -> frozenset[str]:
 
 def _rollout_domain(message: Rollout | Job | Graded | Verdict) -> str:
     return message.task.domain if isinstance(message, Rollout) else message.rollout.task.domain
+
+
+def _lane(message: Rollout | Job) -> str:
+    rollout = message if isinstance(message, Rollout) else message.rollout
+    return EVAL_LANE if rollout.group.purpose is Purpose.EVAL else ""
 
 
 TASK: Stage[Task] = Stage(
@@ -104,6 +132,7 @@ GENERATE: Stage[Rollout] = Stage(
     receiver=("gateway",),
     what="sample one turn",
     keyed_by="rollout-attempt-turn",
+    lane=_lane,
 )
 EXECUTE: Stage[Rollout | Job] = Stage(
     name="execute",
@@ -114,6 +143,7 @@ EXECUTE: Stage[Rollout | Job] = Stage(
     receiver=("sandbox",),
     what="run one turn, or a grading job",
     keyed_by="rollout-attempt-turn | -grade",
+    lane=_lane,
 )
 VERIFY: Stage[Rollout | Graded] = Stage(
     name="verify",
@@ -177,9 +207,11 @@ GROUPS_BUCKET = "tilt_groups"
 """Key-value: open and closed group records, by group id; written by compare-and-set."""
 RUNS_BUCKET = "tilt_runs"
 """Key-value: per run its status, the sampler's snapshot, positions of followers."""
+WEIGHTS_BUCKET = "tilt_weights"
+"""Key-value: per stage the weights of domains that share it, as JSON; read live."""
 LETTERS_BUCKET = "tilt_letters"
 """Key-value: how each dead letter stands, by the letter's key; written by compare-and-set."""
-BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, LETTERS_BUCKET)
+BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, WEIGHTS_BUCKET, LETTERS_BUCKET)
 
 
 def decode(stage: Stage[M_co], body: bytes) -> M_co:

@@ -11,6 +11,8 @@ from typing import Any
 import duckdb
 import msgspec
 
+NO_POLICIES = "version INTEGER, path VARCHAR, final BOOLEAN, created DOUBLE, metrics MAP(VARCHAR, DOUBLE)"
+
 
 class DomainEval(msgspec.Struct, frozen=True, kw_only=True):
     """The evaluation of one domain at one policy version."""
@@ -33,18 +35,29 @@ class Archive:
     def __init__(self, run_path: Path) -> None:
         self.db = duckdb.connect()
         self.db.execute("SET threads TO 1")
+        self.damaged: list[Path] = []
+        """Parts that can't be read; what they held is left out."""
         self.empty = not self._view(run_path, "rollouts", "rollout", "closed")
-        self._view(run_path, "policies", "version", "created")
+        if not self._view(run_path, "policies", "version", "created"):
+            self.db.execute(f"CREATE TABLE policies ({NO_POLICIES})")
 
     def _view(self, run_path: Path, table: str, key: str, order: str) -> bool:
-        parts = run_path / "archive" / table / "part-*.parquet"
-        if not list(parts.parent.glob(parts.name)):
+        parts = sorted((run_path / "archive" / table).glob("part-*.parquet"))
+        files = ", ".join(_quoted(part) for part in parts if self._readable(part))
+        if not files:
             return False
-        files = str(parts).replace("'", "''")
         self.db.execute(
             f"CREATE VIEW {table} AS SELECT DISTINCT ON ({key}) * "
-            f"FROM read_parquet('{files}', union_by_name=true) ORDER BY {key}, {order}"
+            f"FROM read_parquet([{files}], union_by_name=true) ORDER BY {key}, {order}"
         )
+        return True
+
+    def _readable(self, part: Path) -> bool:
+        try:
+            self.db.execute(f"SELECT count(*) FROM read_parquet({_quoted(part)})")
+        except (duckdb.InvalidInputException, duckdb.IOException):
+            self.damaged.append(part)
+            return False
         return True
 
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
@@ -104,3 +117,9 @@ class Archive:
             "dropped_groups", "ungraded", "retried",
         )  # fmt: skip
         return dict(zip(names, row, strict=True))
+
+
+def _quoted(path: Path) -> str:
+    """A path as an SQL string."""
+    text = str(path).replace("'", "''")
+    return f"'{text}'"

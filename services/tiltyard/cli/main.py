@@ -33,6 +33,24 @@ def _config(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     )
 
 
+def _janitor(commands: Any) -> None:
+    janitor = commands.add_parser("janitor", help="remove finished messages and orphaned blobs; `up` does it by itself")
+    janitor.add_argument("--once", action="store_true", help="one round instead of for ever")
+    _config(janitor)
+
+
+def _publish(commands: Any) -> None:
+    publish = commands.add_parser("publish", help="publish tasks from a JSON-lines file, or a domain's own tasks")
+    publish.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input"
+    )
+    publish.add_argument("--domain", metavar="NAME", help="publish generated tasks of this domain instead of a file")
+    publish.add_argument("--split", choices=("train", "eval"), default="train")
+    publish.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many generated tasks (default 100)")
+    publish.add_argument("--seed", type=int, default=0)
+    _config(publish)
+
+
 def _machine(commands: Any) -> None:
     """What there is on this machine, without a bus."""
     domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
@@ -71,18 +89,12 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("service", choices=SERVICES)
     _config(run)
 
-    publish = commands.add_parser("publish", help="publish tasks from a JSON-lines file, or a domain's own tasks")
-    publish.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input"
-    )
-    publish.add_argument("--domain", metavar="NAME", help="publish generated tasks of this domain instead of a file")
-    publish.add_argument("--split", choices=("train", "eval"), default="train")
-    publish.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many generated tasks (default 100)")
-    publish.add_argument("--seed", type=int, default=0)
-    _config(publish)
+    _publish(commands)
 
     provision = commands.add_parser("provision", help="create streams, consumers and buckets on the bus")
     _config(provision)
+
+    _janitor(commands)
 
     status = commands.add_parser(
         "status", help="what runs, how deep each queue is, what is in flight, the policy version"

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from tiltyard.kit.settings import DataSettings, RunSettings, section
+from tiltyard_proto.keys import check_run
 
 from . import stats
 from .archive import Archive, DomainEval
 from .errors import UserError
 from .main import source_of
+from .up.summary import Summary
 
 CPU_TARGET_S = 500.0
 WALL_TARGET_S = 360.0
@@ -167,10 +169,10 @@ def _where_lines(run_path: Path, policies: list[dict[str, Any]], model: str) -> 
 def read_summary(run_path: Path) -> dict[str, Any]:
     """The supervisor's summary of the run; empty when it ran elsewhere."""
     try:
-        summary: dict[str, Any] = msgspec.json.decode((run_path / "summary.json").read_bytes())
+        summary = msgspec.json.decode((run_path / "summary.json").read_bytes(), type=Summary)
     except (OSError, msgspec.DecodeError):
         return {}
-    return summary
+    return msgspec.structs.asdict(summary)
 
 
 def text(run: RunSettings, run_path: Path) -> str:
@@ -178,8 +180,11 @@ def text(run: RunSettings, run_path: Path) -> str:
     archive, summary = Archive(run_path), read_summary(run_path)
     head = f"Run {run.name}: model {run.model}, seed {run.seed}, {summary.get('state', 'unknown state')}"
     if archive.empty:
-        return f"{head}\nNo rollout has been archived yet in {run_path}"
+        damaged = "".join(f"\nCan't be read: {part}" for part in archive.damaged)
+        return f"{head}\nNo rollout has been archived yet in {run_path}{damaged}"
     policies = archive.policies()
+    if archive.damaged:
+        head += "\nLeft out, since they can't be read: " + ", ".join(str(part) for part in archive.damaged)
     sections = [
         [head],
         _evaluation_lines(rises(archive, run)),
@@ -293,21 +298,29 @@ def _run_rows(archive: Archive, run: RunSettings) -> list[Row]:
 
 
 def write_rows(path: Path, run: RunSettings, run_path: Path) -> None:
-    """Write the rows as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(rows(run, run_path)), indent=1) + b"\n")
+    """Write the rows as JSON; UserError when it can't be written."""
+    content = msgspec.json.format(msgspec.json.encode(rows(run, run_path)), indent=1) + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"--results {path}: {error.strerror}") from error
 
 
 def main(arguments: Namespace) -> int:
     source = source_of(arguments)
     run = section(source, "run", RunSettings)
-    name = arguments.run or run.name
+    name = check_run(arguments.run or run.name)
     run_path = section(source, "data", DataSettings).run_path(name)
     if not run_path.is_dir():
         known = ", ".join(sorted(path.name for path in run_path.parent.glob("*"))) or "none"
         raise UserError(f"no run {name!r} in {run_path.parent}; runs there: {known}")
     stored = run_path / "run.json"
-    run = msgspec.json.decode(stored.read_bytes(), type=RunSettings) if stored.is_file() else run
+    if stored.is_file():
+        try:
+            run = msgspec.json.decode(stored.read_bytes(), type=RunSettings)
+        except msgspec.DecodeError as error:
+            raise UserError(f"{stored} is damaged: {error}; remove it to use the configured run") from error
     print(text(run, run_path))
     if arguments.results is not None:
         write_rows(arguments.results, run, run_path)

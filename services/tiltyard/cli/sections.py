@@ -18,9 +18,12 @@ def component_types() -> dict[str, type[msgspec.Struct]]:
     for name in SERVICES:
         module = importlib.import_module(f"tiltyard.{name}.settings")
         kinds[name] = getattr(module, f"{name.capitalize()}Settings")
+    from tiltyard.kit.janitor import JanitorSettings
+
     from .up.settings import SupervisorSettings
 
     kinds["supervisor"] = SupervisorSettings
+    kinds["janitor"] = JanitorSettings
     return kinds
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.depth import depth
 from tiltyard.kit.jetstream import NotFound
 from tiltyard_proto import topology
 from tiltyard_proto.messages import GroupRecord, Policy, RunStatus
@@ -34,12 +35,12 @@ async def stages(bus: Bus) -> list[dict[str, Any]]:
             ) from error
         row = {"stage": stage.name, "stored": state["messages"], "bytes": state["bytes"]}
         if stage.work:
-            info = await bus.js.api(f"CONSUMER.INFO.{stage.stream}.{stage.name}_work")
+            work = await depth(bus, stage)
             row |= {
-                "waiting": info["num_pending"],
-                "in_flight": info["num_ack_pending"],
-                "redelivered": info["num_redelivered"],
-                "workers": info.get("num_waiting", 0),
+                "waiting": work.waiting,
+                "in_flight": work.in_flight,
+                "redelivered": work.redelivered,
+                "workers": work.pulls,
             }
         rows.append(row)
     return rows

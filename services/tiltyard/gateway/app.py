@@ -130,8 +130,16 @@ class Gateway:
             for engine in self.pool.engines:
                 keeper = Keeper(engine, self.pool, self.wanted, self.refresh, self.settings)
                 tasks.start_soon(keeper.run)
-            slots = self.settings.slots
-            await serve(self.bus, GENERATE, self.handle, slots=slots, stop=stop, bury=self.bury, drain_s=drain_s)
+            await serve(
+                self.bus,
+                GENERATE,
+                self.handle,
+                slots=self.settings.slots,
+                stop=stop,
+                bury=self.bury,
+                drain_s=drain_s,
+                fair=self.settings.fair,
+            )
             tasks.cancel_scope.cancel()
 
 

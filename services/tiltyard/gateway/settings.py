@@ -27,6 +27,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Sent as bearer token on control calls; empty: the api key."""
     slots: int = 256
     """Turns in flight at once in this gateway; batching happens in the engine."""
+    fair: bool = True
+    """Evaluations first, then domains by fair shares; otherwise in the order of arrival. The same in all gateways."""
     max_in_flight: int = 128
     """Requests in flight per engine."""
     affinity_slack: Whole = 16

@@ -2,8 +2,9 @@
 
 Invariants: a blob is written to a temporary name and renamed, so it is whole or absent; its name is its SHA-256, so
 writing twice is a no-op; a reader verifies size and hash, and no reference reaches outside `root`. A reference is
-published only after the blob is written.
-Left out: other stores (any fsspec URI would fit behind the same two calls) and collection of what nobody refers to.
+published only after the blob is written. A blob that is put again is made young, so that `sweep` spares what may yet
+be referred to.
+Left out: other stores (any fsspec URI would fit behind the same calls), and what is still referred to (`janitor`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from tiltyard_proto.messages import BlobRef
@@ -36,7 +38,7 @@ class BlobStore:
         """Store `data`; the reference to publish."""
         digest = hashlib.sha256(data).hexdigest()
         path = self._path(digest)
-        if not path.exists():
+        if not _touch(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".put-")
             try:
@@ -58,3 +60,37 @@ class BlobStore:
         if len(data) != ref.size or hashlib.sha256(data).hexdigest() != ref.sha256:
             raise BlobMissing(f"{ref.uri}: {len(data)} bytes do not match the reference")
         return data
+
+    def peek(self, sha256: str) -> bytes | None:
+        """The bytes stored under a hash, unchecked; None when there are none."""
+        try:
+            return self._path(sha256).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def sweep(self, keep: Collection[str], older_than: float) -> tuple[int, int, int]:
+        """Remove blobs that are not to be kept and were written or touched before `older_than`.
+
+        Returns how many were removed, their bytes, and how many stay. Left-overs of broken writes go the same way.
+        """
+        removed = freed = kept = 0
+        for path in self.root.glob("??/*"):
+            try:
+                if path.name in keep or path.stat().st_mtime >= older_than:
+                    kept += 1
+                    continue
+                size = path.stat().st_size
+                path.unlink()
+            except FileNotFoundError:  # another janitor was faster
+                continue
+            removed, freed = removed + 1, freed + size
+        return removed, freed, kept
+
+
+def _touch(path: Path) -> bool:
+    """Make an existing blob young again, so that no janitor takes it; False when it isn't there."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True

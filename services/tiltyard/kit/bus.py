@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio
 import msgspec
-import nats
 import structlog
-from nats.aio.client import Client
 
 from tiltyard_proto import topology
 from tiltyard_proto.flow import Hop
@@ -27,14 +25,17 @@ from tiltyard_proto.topology import Stage
 
 from . import intake
 from .blobs import BlobMissing, BlobStore
+from .errors import BusError, BusUnavailable, Conflict, NotFound, StreamFull
 from .intake import CLAIM as CLAIM
 from .intake import SCHEMA as SCHEMA
 from .intake import Reject
-from .jetstream import BusUnavailable, Conflict, JetStream, NotFound, Stored, StreamFull
+from .jetstream import JetStream, Stored
 from .pull import Delivery, Puller
+from .wire import NotConnected, WireClient
 
 INLINE_LIMIT = 64 << 10
-POLICY_POLL_S = 3.0
+FOLLOW_IDLE_S = 6.0
+"""A follower's consumer that was left behind, by a lost connection say, is gone after so long."""
 
 M = TypeVar("M")
 V = TypeVar("V", bound=msgspec.Struct)
@@ -110,10 +111,11 @@ class KeyValue:
 class Bus:
     """A connection to the bus and everything services do with it."""
 
-    def __init__(self, client: Client, blobs: BlobStore) -> None:
+    def __init__(self, client: WireClient, blobs: BlobStore) -> None:
         self.client = client
         self.js = JetStream(client)
         self.blobs = blobs
+        self.closing = False
 
     @classmethod
     async def connect(cls, servers: str | Sequence[str], blobs: BlobStore, name: str, **options: Any) -> Bus:
@@ -122,23 +124,32 @@ class Bus:
         async def note(error: Exception) -> None:
             log.warning("bus_error", error=str(error) or type(error).__name__)
 
-        client = await nats.connect(
-            servers=list([servers] if isinstance(servers, str) else servers),
-            name=name,
-            inbox_prefix=f"_INBOX_{name}",
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=0.2 + 0.1 * random.random(),
-            ping_interval=5,
-            error_cb=note,
-            **options,
-        )
+        client = WireClient()
+        chosen: dict[str, Any] = {
+            "servers": list([servers] if isinstance(servers, str) else servers),
+            "name": name,
+            "inbox_prefix": f"_INBOX_{name}",
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": 0.2 + 0.1 * random.random(),
+            "ping_interval": 5,
+            "error_cb": note,
+        }
+        await client.connect(**(chosen | options))
         return cls(client, blobs)
 
     async def close(self) -> None:
+        self.closing = True
         await self.client.close()
 
     def kv(self, bucket: str) -> KeyValue:
         return KeyValue(self.js, bucket)
+
+    def say(self, delivery: Delivery, word: bytes) -> None:
+        """Answer a delivery (+ACK, -NAK, +WPI, +TERM); while disconnected nothing: the lease ends by itself."""
+        try:
+            self.client.say(delivery.reply, word)
+        except NotConnected as error:
+            log.debug("answer_dropped", subject=delivery.subject, error=str(error))
 
     # ------------------------------------------------------------ publish
 
@@ -159,19 +170,30 @@ class Bus:
         assert stage.accepts(message), f"{type(message).__name__} on {stage.name}"
         subject = stage.subject(message)
         body, headers = await self._wrap(message)
-        start, delay = time.monotonic(), 0.05
+        start, delay, unsure = time.monotonic(), 0.05, False
         while True:
             try:
                 await self.js.publish(subject, body, headers, expect=0)
                 return True
             except Conflict:
-                return False
+                return unsure and await self._holds(stage, subject, body)
             except (BusUnavailable, StreamFull) as error:
+                unsure = unsure or isinstance(error, BusUnavailable)
                 if patience_s is not None and time.monotonic() - start > patience_s:
                     raise
                 log.warning("publish_waits", subject=subject, error=str(error))
                 await anyio.sleep(delay * (0.5 + random.random()))
                 delay = min(2.0, delay * 2)
+                if CLAIM in headers:
+                    body, headers = await self._wrap(message)  # keeps its blob young while the bus is away
+
+    async def _holds(self, stage: Stage[Any], subject: str, body: bytes) -> bool:
+        """Did an attempt whose answer was lost store our message?"""
+        try:
+            stored = await self.js.last(stage.stream, subject)
+        except BusError:
+            return False
+        return stored is not None and stored.body == body
 
     # ------------------------------------------------------------ read
 
@@ -233,11 +255,16 @@ class Bus:
                 continue
             yield delivery.sequence, message
 
-    async def follow_raw(self, stream: str, subjects: str, after: int = 0) -> AsyncIterator[Delivery]:
-        """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost."""
+    async def follow_raw(
+        self, stream: str, subjects: str, after: int = 0, *, headers_only: bool = False
+    ) -> AsyncGenerator[Delivery, None]:
+        """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost.
+
+        With `headers_only` the bodies are left empty.
+        """
         while True:
             try:
-                puller = await self._ordered(stream, subjects, after)
+                puller = await self._ordered(stream, subjects, after, headers_only)
             except (BusUnavailable, NotFound) as error:
                 log.debug("follow_waits", stream=stream, error=str(error))
                 await anyio.sleep(0.3)
@@ -255,15 +282,16 @@ class Bus:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(3):
                     await puller.stop()
 
-    async def _ordered(self, stream: str, subjects: str, after: int) -> Puller:
+    async def _ordered(self, stream: str, subjects: str, after: int, headers_only: bool) -> Puller:
         config = {
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": after + 1,
             "ack_policy": "none",
             "filter_subject": subjects,
-            "inactive_threshold": int(30e9),
+            "inactive_threshold": int(FOLLOW_IDLE_S * 1e9),
             "mem_storage": True,
             "num_replicas": 1,
+            "headers_only": headers_only,
         }
         answer = await self.js.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
         puller = Puller(self.js, stream, answer["name"])

@@ -1,64 +1,71 @@
-"""The JetStream API over nats-py's core client: JSON requests, stored publishes, direct reads.
+"""The JetStream API over the connection: JSON requests, stored publishes, direct reads.
 
-Only the core client is used: nats-py's own fetch, publish_async, drain, object store and key-value watch each failed
-a test that matters here (a fetch sat out 10 s after a reconnect, a refused publish never resolved its future).
 Invariants: every call has a deadline; an answer that is an error raises a typed error; headers and body together are
-checked against the server's limit before sending, because the server closes a connection that exceeds it.
-Left out: retries and idempotency are `bus`, pulling is `pull`.
+checked against the server's limit before sending, because the server closes a connection that exceeds it; headers
+are ASCII. Left out: retries and idempotency are `bus`, pulling is `pull`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from nats.aio.client import Client
-from nats.errors import NoRespondersError
-from nats.errors import TimeoutError as NatsTimeout
+
+from .errors import (
+    ApiError,
+    BusError,
+    BusUnavailable,
+    Conflict,
+    Forbidden,
+    NotFound,
+    StreamFull,
+    TooLarge,
+)
+from .replies import Answer, Replies
+from .wire import WireClient, parse_headers
+
+__all__ = [
+    "ApiError",
+    "BusError",
+    "BusUnavailable",
+    "Conflict",
+    "Forbidden",
+    "JetStream",
+    "NotFound",
+    "Stored",
+    "StreamFull",
+    "TooLarge",
+]
 
 API = "$JS.API"
 EXPECT_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
 _CONFLICT_CODES = frozenset({10071, 10164})
 _NOT_FOUND_CODES = frozenset({10014, 10037, 10059})
 _FULL_CODES = frozenset({10023, 10047, 10077, 10122})
+_EXPECT_NOTHING = f"{EXPECT_SUBJECT_SEQ}: 0\r\n".encode()
 
 
-class BusError(RuntimeError):
-    """Base of the bus's errors."""
+class _Error(msgspec.Struct, frozen=True):
+    code: int = 0
+    err_code: int = 0
+    description: str = "unknown error"
 
 
-class BusUnavailable(BusError):
-    """No answer from JetStream: disconnected, no leader, or the stream does not exist yet. Worth trying again."""
+class _Stored(msgspec.Struct, frozen=True):
+    """The answer to a publish."""
+
+    seq: int = 0
+    error: _Error | None = None
 
 
-class NotFound(BusError):
-    """The stream, consumer or message does not exist."""
+_decode_stored = msgspec.json.Decoder(_Stored).decode
 
 
-class Conflict(BusError):
-    """Somebody else wrote this key first (compare-and-set failed)."""
-
-
-class StreamFull(BusError):
-    """The stream refuses new messages: its limits are reached (back-pressure)."""
-
-
-class TooLarge(BusError, ValueError):
-    """Headers and body together exceed what the server accepts."""
-
-
-class ApiError(BusError):
-    """Any other refusal of the JetStream API."""
-
-    def __init__(self, code: int, err_code: int, description: str) -> None:
-        super().__init__(f"{description} (code {code}, {err_code})")
-        self.code = code
-        self.err_code = err_code
-
-
-def _raise_for(error: dict[str, Any], subject: str) -> None:
-    code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
-    text = f"{subject}: {error.get('description', 'unknown error')}"
+def _raise_for(error: Mapping[str, Any] | _Error, subject: str) -> None:
+    if not isinstance(error, _Error):
+        error = msgspec.convert(error, _Error)
+    code, err_code, text = error.code, error.err_code, f"{subject}: {error.description}"
     if err_code in _CONFLICT_CODES:
         raise Conflict(text)
     if err_code == 10077 and "per subject" in text:
@@ -81,65 +88,77 @@ class Stored(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
+def header_block(headers: Mapping[str, str], expect: int | None = None) -> bytes:
+    """Headers as they travel; ValueError for what can't stand in one."""
+    lines = [b"NATS/1.0\r\n"]
+    if expect is not None:
+        lines.append(_EXPECT_NOTHING if expect == 0 else f"{EXPECT_SUBJECT_SEQ}: {expect}\r\n".encode())
+    for name, value in headers.items():
+        line = f"{name}: {value}"
+        if not line.isascii() or "\r" in line or "\n" in line or not name or ":" in name:
+            raise ValueError(f"header {name!r}: {value!r}: expected ASCII on one line, and a name without ':'")
+        lines.append(line.encode() + b"\r\n")
+    lines.append(b"\r\n")
+    return b"".join(lines)
+
+
 class JetStream:
-    """Requests to one JetStream account through a connected core client."""
+    """Requests to one JetStream account through a connection."""
 
-    def __init__(self, client: Client, timeout_s: float = 5.0) -> None:
+    def __init__(self, client: WireClient, timeout_s: float = 5.0) -> None:
         self.client = client
-        self.timeout_s = timeout_s
+        self.replies = Replies(client, timeout_s)
 
-    async def _request(self, subject: str, body: bytes, headers: dict[str, str] | None = None) -> Any:
-        try:
-            return await self.client.request(subject, body, timeout=self.timeout_s, headers=headers)
-        except NoRespondersError as error:
-            raise BusUnavailable(f"{subject}: nobody answers (no such stream, or no JetStream)") from error
-        except (NatsTimeout, OSError) as error:
-            raise BusUnavailable(f"{subject}: no answer within {self.timeout_s:g} s") from error
+    async def _request(self, subject: str, body: bytes, headers: bytes = b"") -> Answer:
+        self.check_size(subject, body, headers)
+        answer = await self.replies.ask(subject, headers, body)
+        if answer[0].startswith(b"NATS/1.0 503"):
+            raise BusUnavailable(f"{subject}: nobody answers (no such stream, or no JetStream)")
+        return answer
 
     async def api(self, endpoint: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
         """One JSON request to `$JS.API.<endpoint>`."""
         body = msgspec.json.encode(payload) if payload is not None else b""
-        reply = await self._request(f"{API}.{endpoint}", body)
-        answer: dict[str, Any] = msgspec.json.decode(reply.data)
+        _, data = await self._request(f"{API}.{endpoint}", body)
+        answer: dict[str, Any] = msgspec.json.decode(data)
         if "error" in answer:
             _raise_for(answer["error"], endpoint)
         return answer
 
-    def check_size(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
+    def check_size(self, subject: str, body: bytes, headers: bytes) -> None:
         """TooLarge when headers and body together would exceed the server's limit."""
-        size = len(body) + sum(len(k) + len(v) + 4 for k, v in headers.items()) + 16
-        limit = self.client.max_payload
+        size, limit = len(body) + len(headers), self.client.max_payload
         if size > limit:
             raise TooLarge(f"{subject}: {size} bytes with headers, the server takes {limit}")
 
-    async def publish(self, subject: str, body: bytes, headers: dict[str, str], expect: int | None = None) -> int:
+    async def publish(self, subject: str, body: bytes, headers: Mapping[str, str], expect: int | None = None) -> int:
         """Publish and wait until it is stored; the sequence. `expect` is the last sequence allowed on the subject."""
-        headers = dict(headers)
-        if expect is not None:
-            headers[EXPECT_SUBJECT_SEQ] = str(expect)
-        self.check_size(subject, body, headers)
-        reply = await self._request(subject, body, headers or None)
-        answer = msgspec.json.decode(reply.data)
-        if "error" in answer:
-            _raise_for(answer["error"], subject)
-        return int(answer["seq"])
+        block = header_block(headers, expect) if headers or expect is not None else b""
+        _, data = await self._request(subject, body, block)
+        answer = _decode_stored(data)
+        if answer.error is not None:
+            _raise_for(answer.error, subject)
+        return answer.seq
 
     async def last(self, stream: str, subject: str) -> Stored | None:
         """The newest message on `subject`, by direct read; None when there is none."""
-        reply = await self._request(f"{API}.DIRECT.GET.{stream}.{subject}", b"")
-        return _stored(reply)
+        return _stored(await self._request(f"{API}.DIRECT.GET.{stream}.{subject}", b""))
 
     async def by_sequence(self, stream: str, sequence: int) -> Stored | None:
         """The message at `sequence`; None when it is gone."""
-        reply = await self._request(f"{API}.DIRECT.GET.{stream}", msgspec.json.encode({"seq": sequence}))
-        return _stored(reply)
+        return _stored(await self._request(f"{API}.DIRECT.GET.{stream}", msgspec.json.encode({"seq": sequence})))
+
+    async def next_from(self, stream: str, sequence: int) -> Stored | None:
+        """The first message at `sequence` or after it; None when there is none."""
+        request = msgspec.json.encode({"seq": sequence, "next_by_subj": ">"})
+        return _stored(await self._request(f"{API}.DIRECT.GET.{stream}", request))
 
 
-def _stored(reply: Any) -> Stored | None:
-    headers = dict(reply.headers or {})
+def _stored(answer: Answer) -> Stored | None:
+    headers = parse_headers(answer[0])
     status = headers.get("Status")
     if status == "404":
         return None
     if status is not None:
         raise ApiError(int(status), 0, headers.get("Description", "direct read refused"))
-    return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), reply.data, headers)
+    return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), answer[1], headers)

@@ -16,6 +16,7 @@ from .bus import Bus
 from .jetstream import ApiError, NotFound
 
 DEDUP_WINDOW_S = 2.0
+FLOW_IDLE_S = 86400.0
 
 
 def stream_config(stage: Stage[Any], replicas: int = 1) -> dict[str, Any]:
@@ -53,6 +54,28 @@ def consumer_config(stage: Stage[Any]) -> dict[str, Any]:
 def durable(stage: Stage[Any]) -> str:
     """Name of the stage's work consumer."""
     return f"{stage.name}_work"
+
+
+def flow_consumer(stage: Stage[Any], token: str) -> str:
+    """Name of the consumer of one flow (domain and lane, as in the subject) of a stage."""
+    return f"{stage.name}_d_{token}"
+
+
+def flow_config(stage: Stage[Any], token: str, after: int = 0) -> dict[str, Any]:
+    """The consumer of one flow, from position `after` on. In memory on one server: cheap, and made again when lost."""
+    return {
+        "durable_name": flow_consumer(stage, token),
+        "name": flow_consumer(stage, token),
+        "filter_subject": f"{topology.PREFIX}.{stage.name}.{token}.>",
+        "ack_policy": "explicit",
+        "ack_wait": int(stage.ack_wait_s * 1e9),
+        "max_deliver": -1,
+        "max_ack_pending": 20000,
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": int(FLOW_IDLE_S * 1e9),
+        **({"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1} if after else {"deliver_policy": "all"}),
+    }
 
 
 def bucket_config(bucket: str, replicas: int = 1) -> dict[str, Any]:

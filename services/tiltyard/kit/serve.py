@@ -1,8 +1,8 @@
 """Serve a stage: pull, gate, decode, handle, publish, acknowledge. The one loop that runs handlers.
 
-Order for every message: delivery gate, decode, handle with the lease extended, publish the outputs
-by compare-and-set and wait for storage, acknowledge the input. Acknowledgements are not fenced, so they are never the
-guard: a second delivery publishes to the same keys and loses.
+Order for every message: delivery gate, decode, "already done?" where somebody may have had it before, handle with the
+lease extended, publish the outputs by compare-and-set and wait for storage, acknowledge the input. Acknowledgements are
+not fenced, so they are never the guard: a second delivery publishes to the same keys and loses.
 
 A handler ends in one of four ways: it returns outputs; raises `Reject` (dead letter); raises `Retry` (comes back after
 a delay); raises anything else (logged, tried again, a dead letter after the stage's deliveries).
@@ -19,15 +19,16 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from tiltyard_proto import topology
+from tiltyard_proto import followups, topology
 from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.topology import Stage
 
 from . import deadletters, metrics
 from .blobs import BlobMissing
 from .bus import Bus, Out
+from .errors import BusUnavailable, Forbidden, NotFound
+from .flows import FlowSource
 from .intake import MAX_DETAIL, Reject, printable
-from .jetstream import BusUnavailable, NotFound
 from .provision import durable
 from .pull import Delivery, Puller
 
@@ -55,84 +56,97 @@ def retry_delay(deliveries: int) -> float:
 class Server(Generic[M]):
     """One stage's consumer with up to `slots` handlers at a time."""
 
-    def __init__(self, bus: Bus, stage: Stage[M], handler: Handler[M], *, slots: int, bury: Bury[M] | None) -> None:
+    def __init__(
+        self, bus: Bus, stage: Stage[M], handler: Handler[M], *, slots: int, bury: Bury[M] | None, fair: bool = False
+    ) -> None:
         self.bus = bus
         self.stage = stage
         self.handler = handler
         self.slots = slots
         self.bury = bury
+        self.fair = fair
         self.busy = 0
         self._freed = anyio.Event()
+        self._running: dict[int, tuple[Delivery, float]] = {}
+        """Deliveries in a handler, with the time of their last sign of life."""
+        self._in_flight = metrics.IN_FLIGHT.labels(stage.name)
+        self._seconds = metrics.SECONDS.labels(stage.name)
 
     # ------------------------------------------------------------ the loop
 
     async def run(self, stop: anyio.Event, drain_s: float = 10.0) -> None:
         """Until `stop` is set; then running handlers get `drain_s` seconds, and what is left goes back."""
         async with anyio.create_task_group() as handlers:
-            while not stop.is_set():
-                puller = Puller(self.bus.js, self.stage.stream, durable(self.stage))
-                try:
-                    await puller.start()
-                    await self._pull(puller, handlers, stop)
-                except (BusUnavailable, NotFound) as error:
-                    log.warning("stage_waits", stage=self.stage.name, error=str(error))
-                    await anyio.sleep(0.3)
-                finally:
-                    with anyio.CancelScope(shield=True), anyio.move_on_after(3):
-                        for delivery in await puller.stop():
-                            await self._say(delivery, b"-NAK")
+            pulling = anyio.CancelScope()
+            handlers.start_soon(self._extend)
+            handlers.start_soon(_cancel_when, stop, pulling)
+            with pulling:
+                while not stop.is_set():
+                    await self._pull_from(self._source(), handlers)
             with anyio.move_on_after(drain_s):
                 while self.busy:
-                    await self._wait_freed()
+                    await self._freed.wait()
             handlers.cancel_scope.cancel()
 
-    async def _pull(self, puller: Puller, handlers: TaskGroup, stop: anyio.Event) -> None:
-        while not stop.is_set():
-            if self.busy >= self.slots:
-                with anyio.move_on_after(1.0):
-                    await self._wait_freed()
-                continue
-            delivery = await puller.next(self.slots - self.busy)
-            if delivery is not None:
-                self.busy += 1
-                metrics.IN_FLIGHT.labels(self.stage.name).inc()
-                handlers.start_soon(self._one, delivery)
+    def _source(self) -> Puller | FlowSource:
+        if self.fair:
+            return FlowSource(self.bus, self.stage)
+        return Puller(self.bus.js, self.stage.stream, durable(self.stage))
 
-    async def _wait_freed(self) -> None:
-        await self._freed.wait()
-
-    async def _one(self, delivery: Delivery) -> None:
-        started = time.monotonic()
+    async def _pull_from(self, puller: Puller | FlowSource, handlers: TaskGroup) -> None:
+        """Start handlers until the pull fails; what was pulled and not started goes back at once."""
         try:
-            ending = await self._handle(delivery)
+            await puller.start(handlers)
+            while True:
+                if self.busy >= self.slots:
+                    await self._freed.wait()
+                    continue
+                delivery = await puller.next(self.slots - self.busy)
+                if delivery is not None:
+                    self.busy += 1
+                    self._in_flight.inc()
+                    handlers.start_soon(self._one, delivery, puller.may_be_done(delivery))
+        except (BusUnavailable, NotFound, Forbidden) as error:
+            log.warning("stage_waits", stage=self.stage.name, error=str(error))
+            await anyio.sleep(0.3)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(3):
+                for delivery in await puller.stop():
+                    self.bus.say(delivery, b"-NAK")
+
+    async def _one(self, delivery: Delivery, may_be_done: bool) -> None:
+        started = time.monotonic()
+        running = id(delivery)
+        self._running[running] = delivery, started
+        try:
+            ending = await self._handle(delivery, may_be_done)
             metrics.HANDLED.labels(self.stage.name, ending).inc()
-            metrics.SECONDS.labels(self.stage.name).observe(time.monotonic() - started)
+            self._seconds.observe(time.monotonic() - started)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True), anyio.move_on_after(2):
-                await self._say(delivery, b"-NAK")
+            self.bus.say(delivery, b"-NAK")
             raise
         finally:
+            del self._running[running]
             self.busy -= 1
-            metrics.IN_FLIGHT.labels(self.stage.name).dec()
+            self._in_flight.dec()
             self._freed.set()
             self._freed = anyio.Event()
 
     # ------------------------------------------------------------ one message
 
-    async def _handle(self, delivery: Delivery) -> str:
+    async def _handle(self, delivery: Delivery, may_be_done: bool) -> str:
         message: M | None = None
         try:
             if delivery.deliveries > self.stage.max_deliveries:
                 raise Reject("crash", f"delivered {delivery.deliveries - 1} times without an answer")
             message = await self._decode(delivery)
-            async with anyio.create_task_group() as lease:
-                lease.start_soon(self._extend, delivery)
-                outputs = await self.handler(message)
-                await self._publish(outputs)
-                lease.cancel_scope.cancel()
+            if may_be_done and await self._is_done(message):
+                self.bus.say(delivery, b"+ACK")
+                return "already_done"
+            await self._publish(await self.handler(message))
         except Exception as error:
-            return await self._failed(delivery, message, _single(error))
-        await self._say(delivery, b"+ACK")
+            return await self._failed(delivery, message, error)
+        self.bus.say(delivery, b"+ACK")
         return "done"
 
     async def _decode(self, delivery: Delivery) -> M:
@@ -142,6 +156,14 @@ class Server(Generic[M]):
             if delivery.deliveries < self.stage.max_deliveries:
                 raise Retry(self.stage.retry_delay(delivery.deliveries), str(error)) from error
             raise Reject("blob", str(error)) from error
+
+    async def _is_done(self, message: M) -> bool:
+        """Was this message handled by somebody whose acknowledgement was lost? Then a result of it is stored."""
+        for stage, subject in followups.possible(self.stage, message):
+            if await self.bus.js.last(stage.stream, subject) is not None:
+                log.info("already_done", stage=self.stage.name, found=subject)
+                return True
+        return False
 
     async def _publish(self, outputs: Sequence[Out]) -> None:
         for stage, message in outputs:
@@ -153,7 +175,7 @@ class Server(Generic[M]):
             error = Reject("handler", f"tried {delivery.deliveries} times: {error.detail}")
         if isinstance(error, Retry):
             log.info("retry", stage=self.stage.name, after_s=error.after_s, detail=error.detail)
-            await self._nak(delivery, error.after_s)
+            self._nak(delivery, error.after_s)
             return "retry"
         if isinstance(error, Reject):
             await self._dead_letter(delivery, message, error)
@@ -163,7 +185,7 @@ class Server(Generic[M]):
             reject = Reject("handler", f"{type(error).__name__}: {error}")
             await self._dead_letter(delivery, message, reject)
             return reject.reason
-        await self._nak(delivery, self.stage.retry_delay(delivery.deliveries))
+        self._nak(delivery, self.stage.retry_delay(delivery.deliveries))
         return "failed"
 
     async def _dead_letter(self, delivery: Delivery, message: M | None, error: Reject) -> None:
@@ -174,7 +196,7 @@ class Server(Generic[M]):
         await self.bus.publish(topology.DLQ, letter)
         metrics.DEAD_LETTERS.labels(letter.stage, letter.reason).inc()
         await self._bury(delivery, error.message if message is None else message, error)
-        await self._say(delivery, f"+TERM {letter.reason}".encode())
+        self.bus.say(delivery, f"+TERM {letter.reason}".encode())
 
     async def _bury(self, delivery: Delivery, message: M | None, error: Reject) -> None:
         """Tell the rollout's group; the letter is stored, so whatever fails here must not stop the stage."""
@@ -189,24 +211,24 @@ class Server(Generic[M]):
 
     # ------------------------------------------------------------ acknowledgements
 
-    async def _extend(self, delivery: Delivery) -> None:
+    async def _extend(self) -> None:
+        """Extend the leases of what is being handled, each at least every 3/8 of its length."""
+        lease = self.stage.ack_wait_s
         while True:
-            await anyio.sleep(self.stage.ack_wait_s / 3)
-            await self._say(delivery, b"+WPI")
+            await anyio.sleep(lease / 8)
+            now = time.monotonic()
+            for running, (delivery, seen) in self._running.items():
+                if now - seen > lease / 4:
+                    self._running[running] = delivery, now
+                    self.bus.say(delivery, b"+WPI")
 
-    async def _nak(self, delivery: Delivery, after_s: float) -> None:
-        await self._say(delivery, f'-NAK {{"delay": {int(after_s * 1e9)}}}'.encode())
-
-    async def _say(self, delivery: Delivery, word: bytes) -> None:
-        if self.bus.client.is_connected:  # else the lease ends by itself and the message comes again
-            await self.bus.client.publish(delivery.reply, word)
+    def _nak(self, delivery: Delivery, after_s: float) -> None:
+        self.bus.say(delivery, f'-NAK {{"delay": {int(after_s * 1e9)}}}'.encode())
 
 
-def _single(error: Exception) -> Exception:
-    """The one cause inside the lease's exception group."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+async def _cancel_when(stop: anyio.Event, scope: anyio.CancelScope) -> None:
+    await stop.wait()
+    scope.cancel()
 
 
 async def serve(
@@ -218,6 +240,7 @@ async def serve(
     stop: anyio.Event,
     bury: Bury[Any] | None = None,
     drain_s: float = 10.0,
+    fair: bool = False,
 ) -> None:
-    """Serve `stage` with `handler` until `stop` is set."""
-    await Server(bus, stage, handler, slots=slots, bury=bury).run(stop, drain_s)
+    """Serve `stage` with `handler` until `stop` is set; `fair`: share the slots between lanes and domains."""
+    await Server(bus, stage, handler, slots=slots, bury=bury, fair=fair).run(stop, drain_s)

@@ -73,7 +73,8 @@ def parse_arguments(name: str, argv: Sequence[str] | None) -> Source:
 def run_service(name: str, kind: type[msgspec.Struct], start: str, argv: Sequence[str] | None = None) -> int:
     """Run `start` ('module:function', imported late) with a context until it returns; the exit status.
 
-    2 means the user's mistake: a setting that is wrong, or that `start` finds wrong here (SettingsError).
+    2 means the user's mistake: a setting that is wrong, or that `start` finds wrong here (SettingsError); 1 that it
+    failed, which the log says with its cause.
     """
     try:
         source = parse_arguments(name, argv)
@@ -89,10 +90,11 @@ def run_service(name: str, kind: type[msgspec.Struct], start: str, argv: Sequenc
         anyio.run(_main, name, settings, shared, start, backend_options={"use_uvloop": True})
     except BaseExceptionGroup as group:
         mistake = _first(group, SettingsError)
-        if mistake is None:
-            raise
-        print(f"tiltyard {name}: {mistake}", file=sys.stderr)
-        return 2
+        if mistake is not None:
+            print(f"tiltyard {name}: {mistake}", file=sys.stderr)
+            return 2
+        structlog.get_logger().critical("service_failed", exc_info=_first(group, Exception) or group)
+        return 1
     return 0
 
 
@@ -124,6 +126,7 @@ async def _main(name: str, settings: Any, shared: Sequence[Any], start: str) -> 
         if bus is not None:
             health = HealthServer(service.metrics_port, bus)
             tasks.start_soon(health.serve)
+            tasks.start_soon(_end_when_refused, bus)
             context = Context(
                 name=name,
                 settings=settings,
@@ -146,6 +149,14 @@ async def _main(name: str, settings: Any, shared: Sequence[Any], start: str) -> 
                     await bus.close()
             log.info("service_ends")
         tasks.cancel_scope.cancel()
+
+
+async def _end_when_refused(bus: Bus) -> None:
+    """End the process with an error when the server has ended the connection for good; a supervisor starts it again."""
+    await bus.client.closed.wait()
+    if not bus.closing:
+        structlog.get_logger().error("bus_refuses", hint="are this service's credentials still valid?")
+        raise ConnectionError("the server ended the connection for good")
 
 
 def _load(target: str) -> Callable[[Context], Awaitable[None]]:

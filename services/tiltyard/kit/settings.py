@@ -167,7 +167,7 @@ SHARED: dict[str, type[msgspec.Struct]] = {
     "data": DataSettings,
     "service": ServiceSettings,
 }
-COMPONENTS = ("engine", "gateway", "sandbox", "verifier", "aggregator", "sampler", "trainer", "supervisor")
+COMPONENTS = ("engine", "gateway", "sandbox", "verifier", "aggregator", "sampler", "trainer", "supervisor", "janitor")
 
 
 class Source(msgspec.Struct, frozen=True):

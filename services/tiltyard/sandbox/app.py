@@ -75,6 +75,7 @@ async def start(ctx: Context) -> None:
                 stop=ctx.stop,
                 bury=bury,
                 drain_s=ctx.service.drain_s,
+                fair=settings.fair,
             )
             tasks.cancel_scope.cancel()
     finally:

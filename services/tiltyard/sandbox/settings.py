@@ -30,6 +30,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Sandboxes started at a time to refill the pools."""
     slots: Positive = 4
     """Messages handled at a time."""
+    fair: bool = True
+    """Evaluations first, then domains by fair shares; otherwise in the order of arrival. The same in all sandboxes."""
     cpus: Above0 = 1.0
     """CPU quota of one sandbox, in cores."""
     disk_bytes: Positive = 64 << 20

@@ -53,4 +53,12 @@ async def start(ctx: Context) -> None:
     except ValueError as error:
         raise SettingsError(f"[verifier] kinds: {error}") from error
     ctx.log.info("verifier_ready", kinds=sorted(verifier.world.kinds))
-    await serve(ctx.bus, VERIFY, verifier.handle, slots=settings.slots, stop=ctx.stop, bury=handler.bury)
+    await serve(
+        ctx.bus,
+        VERIFY,
+        verifier.handle,
+        slots=settings.slots,
+        stop=ctx.stop,
+        bury=handler.bury,
+        drain_s=ctx.service.drain_s,
+    )

@@ -14,7 +14,10 @@ import pytest
 from tiltyard.cli.main import SERVICES, main, parser
 from tiltyard.kit.embedded import free_port
 
-COMMANDS = ("up", "run", "publish", "provision", "status", "dlq", "report", "domains", "model", "doctor", "config")
+COMMANDS = (
+    *("up", "run", "publish", "provision", "janitor", "status", "dlq"),
+    *("report", "domains", "model", "doctor", "config"),
+)
 TASK: dict[str, Any] = {
     "domain": "math.arithmetic.chain_sum",
     "prompt": [{"role": "user", "content": "1 + 1?"}],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from tiltyard.kit.jetstream import (
@@ -16,10 +14,12 @@ from tiltyard.kit.jetstream import (
     StreamFull,
     TooLarge,
     _raise_for,
+    header_block,
 )
 from tiltyard.kit.provision import bucket_config, consumer_config, stream_config
 from tiltyard.kit.pull import parse_delivery
 from tiltyard.kit.serve import retry_delay
+from tiltyard.kit.wire import WireClient
 from tiltyard_proto import topology
 
 NUMBERS = "TILT_GENERATE.generate_work.3.1234.99.1700000000500000000.7"
@@ -31,8 +31,7 @@ NUMBERS = "TILT_GENERATE.generate_work.3.1234.99.1700000000500000000.7"
 )
 def test_all_forms_of_the_acknowledgement_subject(reply: str) -> None:
     """The short form and the form with domain and account say the same."""
-    message = SimpleNamespace(reply=reply, subject="s", data=b"body", headers=None)
-    delivery = parse_delivery(message)
+    delivery = parse_delivery(b"s", reply.encode(), b"", b"body")
     assert (delivery.stream, delivery.sequence, delivery.deliveries) == ("TILT_GENERATE", 1234, 3)
     assert (delivery.stored, delivery.pending) == (1700000000.5, 7)
     assert (delivery.subject, delivery.body, delivery.headers, delivery.reply) == ("s", b"body", {}, reply)
@@ -65,10 +64,12 @@ def test_errors_are_named_after_conditions(code: int, err_code: int, description
 
 def test_size_counts_headers() -> None:
     """What would make the server close the connection is refused before it is sent."""
-    js = JetStream(SimpleNamespace(max_payload=1000))
-    js.check_size("s", b"x" * 900, {})
+    client = WireClient()
+    client._max_payload = 1000
+    js = JetStream(client)
+    js.check_size("s", b"x" * 900, b"")
     with pytest.raises(TooLarge, match="the server takes 1000"):
-        js.check_size("s", b"x" * 900, {"Header": "v" * 90})
+        js.check_size("s", b"x" * 900, header_block({"Header": "v" * 90}))
 
 
 def test_retry_delay_is_monotonic_and_bounded() -> None:

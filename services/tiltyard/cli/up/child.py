@@ -17,6 +17,7 @@ import anyio
 
 from tiltyard.kit.embedded import tied
 
+from .lines import readable
 from .settings import SupervisorSettings
 
 USER_ERROR = 2
@@ -66,6 +67,11 @@ class Child:
         return self.process.pid if running and self.process is not None else None
 
     @property
+    def said(self) -> str:
+        """Its last line, for people."""
+        return readable("", self.last_line)[2].strip() or "nothing"
+
+    @property
     def cpu_s(self) -> float:
         return self.cpu_before + self.cpu_now
 
@@ -83,9 +89,11 @@ class Child:
                 return
             failures = 1 if time.monotonic() - started >= self.settings.steady_s else failures + 1
             if status == USER_ERROR:
-                raise GaveUp(f"{self.name} ended with status 2: {self.last_line}")
+                raise GaveUp(f"{self.name} ended with status 2: {self.said}")
             if failures > self.settings.give_up:
-                raise GaveUp(f"{self.name}: ended {failures} times in a row (last status {status}); see its log lines")
+                raise GaveUp(
+                    f"{self.name}: ended {failures} times in a row (last status {status}); it said: {self.said}"
+                )
             delay = backoff(failures, self.settings)
             self.on_line("up", f"{self.name} ended with {describe(status)}; restart in {delay:g} s")
             await anyio.sleep(delay)

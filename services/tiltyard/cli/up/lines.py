@@ -62,17 +62,28 @@ class MergedLog:
 
     def __init__(self, path: Path, show: Callable[[str], None], *, colour: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", buffering=1)
+        self._file = path.open("ab", buffering=0)
+        self._failed = False
         self._show = show
         self._colour = colour
 
     def line(self, name: str, line: str) -> None:
         """Take one line of a process."""
-        self._file.write(f"{name}\t{line}\n")
+        self._keep(f"{name}\t{line}\n")
         level, event, text = readable(name, line)
         plain = event == "" and name != "up"
         if level in COLOURS or event in PROGRESS or name == "up" or plain:
             self.say(text, level)
+
+    def _keep(self, text: str) -> None:
+        """Into the file; a full disk must not end what could go on."""
+        try:
+            self._file.write(text.encode(errors="replace"))
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                self.say(f"{self._file.name} can't be written ({error.strerror}); its lines are lost", "error")
+            self._failed = True
 
     def say(self, text: str, level: str = "info") -> None:
         """One line of the supervisor's own."""

@@ -39,6 +39,16 @@ def check_disk(root: Path, settings: SupervisorSettings) -> None:
         )
 
 
+def check_results(path: Path) -> None:
+    """UserError when the file of `--results` can't be written; better said now than when the run has ended."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise UserError(f"--results {path}: {error.strerror}") from error
+
+
 def take_lock(root: Path) -> IO[str]:
     """The lock of a data directory, held while the returned file is open; UserError when another holds it."""
     file = (root / "up.lock").open("a+")

@@ -44,6 +44,8 @@ def up(arguments: Namespace) -> int:
     check_together(sections, source)
     root = Path(sections["data"].root).absolute()
     preflight.check_disk(root, sections["supervisor"])
+    if arguments.results is not None:
+        preflight.check_results(arguments.results)
     lock = preflight.take_lock(root)
     try:
         if arguments.fresh:
@@ -65,8 +67,11 @@ def forget(root: Path, run: str) -> None:
 async def _up(arguments: Namespace, sections: dict[str, Any], root: Path) -> int:
     run, started = sections["run"], time.monotonic()
     run_path = sections["data"].run_path(run.name)
-    run_path.mkdir(parents=True, exist_ok=True)
-    (run_path / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run)))
+    try:
+        run_path.mkdir(parents=True, exist_ok=True)
+        (run_path / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(run)))
+    except OSError as error:
+        raise UserError(f"{run_path}: {error.strerror}; free some space, or use --set data.root=DIR") from error
     progress = Progress(run, plain=arguments.plain or not sys.stdout.isatty())
     log = MergedLog(run_path / "up.log", progress.print, colour=sys.stdout.isatty())
     summary = Summary(run=run.name)
@@ -79,7 +84,7 @@ async def _up(arguments: Namespace, sections: dict[str, Any], root: Path) -> int
             usage = resource.getrusage(resource.RUSAGE_CHILDREN)
             summary.wall_s = time.monotonic() - started
             summary.cpu_s = usage.ru_utime + usage.ru_stime + time.process_time()
-            (run_path / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+            write_summary(run_path, summary, log)
         log.close()
     if summary.state == "interrupted":
         return INTERRUPTED
@@ -87,3 +92,11 @@ async def _up(arguments: Namespace, sections: dict[str, Any], root: Path) -> int
     if arguments.results is not None:
         report_command.write_rows(arguments.results, run, run_path)
     return 1 if summary.state == "failed" else 0
+
+
+def write_summary(run_path: Path, summary: Summary, log: MergedLog) -> None:
+    """Beside the run; where the disk is full, the log says so and nothing else is lost."""
+    try:
+        (run_path / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+    except OSError as error:
+        log.say(f"{run_path / 'summary.json'} can't be written: {error.strerror}", "error")

@@ -6,8 +6,10 @@ that is killed; the first interrupt drains, or gives up preparing; the second ki
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -20,14 +22,17 @@ from tiltyard.cli.errors import UserError
 from tiltyard.cli.publish import publish_tasks
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
-from tiltyard.kit.embedded import LOG, launch_server, stop_server, wait_ready
+from tiltyard.kit.depth import depth
+from tiltyard.kit.embedded import LOG, EmbeddedError, launch_server, stop_server, wait_ready
+from tiltyard.kit.janitor import tidy
 from tiltyard.kit.jetstream import BusError
 from tiltyard.kit.provision import provision
 from tiltyard_proto import topology
 from tiltyard_proto.messages import RunStatus
 
 from . import preflight
-from .child import Child, cpu_seconds, service_argv
+from .child import Child, backoff, cpu_seconds, service_argv
+from .disk import DiskWatch
 from .lines import MergedLog
 from .plan import run_tasks
 from .progress import Progress
@@ -135,7 +140,10 @@ class Supervisor:
     async def _keep_running(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._watch_run)
         tasks.start_soon(self._watch_server)
+        tasks.start_soon(self._watch_disk)
         tasks.start_soon(self._sample)
+        assert self.bus is not None
+        tasks.start_soon(tidy, self.bus, self.sections["janitor"])
         for child in self._make_children():
             tasks.start_soon(child.run)
         await self._ended.wait()
@@ -193,8 +201,8 @@ class Supervisor:
         assert self.bus is not None
         counts: dict[str, int] = {}
         for stage in (s for s in topology.STAGES if s.work):
-            info = await self.bus.js.api(f"CONSUMER.INFO.{stage.stream}.{stage.name}_work")
-            counts[stage.name] = int(info["num_pending"]) + int(info["num_ack_pending"])
+            work = await depth(self.bus, stage)
+            counts[stage.name] = work.waiting + work.in_flight
         return counts
 
     @staticmethod
@@ -205,13 +213,37 @@ class Supervisor:
             return None
 
     async def _watch_server(self) -> None:
-        """Start the embedded bus again when it dies."""
+        """Start the embedded bus again when it dies; EmbeddedError when that keeps failing."""
+        settings, failures = self.sections["supervisor"], 0
         while self.server is not None:
             await anyio.sleep(0.3)
-            if self.server.poll() is not None:
-                self.log.say("bus server ended; starting it again", "warning")
-                self.summary.restarts["nats"] = self.summary.restarts.get("nats", 0) + 1
+            if self.server.poll() is None:
+                continue
+            self.log.say("bus server ended; starting it again", "warning")
+            self.summary.restarts["nats"] = self.summary.restarts.get("nats", 0) + 1
+            try:
                 await self._start_server()
+                failures = 0
+            except EmbeddedError as error:
+                failures += 1
+                if failures > settings.give_up:
+                    raise
+                self.log.say(str(error), "error")
+                await anyio.sleep(backoff(failures, settings))
+
+    async def _watch_disk(self) -> None:
+        """Say when the disk is full; when there is room again, start a bus server that met the full disk anew."""
+        watch = DiskWatch()
+        while True:
+            free = shutil.disk_usage(self.root).free
+            found = watch.look(free, time.monotonic())
+            if found == "full":
+                self.log.say(f"{self.root}: the disk is full ({free >> 20} MiB left); work waits for room", "error")
+            elif found == "room":
+                self.log.say(f"{self.root}: there is room again; work goes on", "warning")
+                if self.server is not None:
+                    await stop_server(self.server)
+            await anyio.sleep(1.0)
 
     async def _sample(self) -> None:
         while True:

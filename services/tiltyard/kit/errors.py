@@ -1,0 +1,40 @@
+"""The bus's errors, named after conditions."""
+
+from __future__ import annotations
+
+
+class BusError(RuntimeError):
+    """Base of the bus's errors."""
+
+
+class BusUnavailable(BusError):
+    """No answer from JetStream: disconnected, no leader, or the stream does not exist yet. Worth trying again."""
+
+
+class NotFound(BusError):
+    """The stream, consumer or message does not exist."""
+
+
+class Conflict(BusError):
+    """Somebody else wrote this key first (compare-and-set failed)."""
+
+
+class StreamFull(BusError):
+    """The stream refuses new messages: its limits are reached (back-pressure)."""
+
+
+class Forbidden(BusError):
+    """The server's permissions refuse this subject to this user."""
+
+
+class TooLarge(BusError, ValueError):
+    """Headers and body together exceed what the server accepts."""
+
+
+class ApiError(BusError):
+    """Any other refusal of the JetStream API."""
+
+    def __init__(self, code: int, err_code: int, description: str) -> None:
+        super().__init__(f"{description} (code {code}, {err_code})")
+        self.code = code
+        self.err_code = err_code
