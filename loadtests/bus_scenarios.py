@@ -44,7 +44,7 @@ def rollout(domain: str, group: str, member: int, text: str = "x" * 512) -> Roll
     return Rollout(
         id=keys.rollout_id(group, member),
         run="bench",
-        group=GroupRef(id=group, size=1, deadline=4e9),
+        group=GroupRef(id=group, size=member + 1, deadline=4e9),
         member=member,
         task=msgspec.structs.replace(task, id="0" * 20),
         sampling=Sampling(),

@@ -71,11 +71,14 @@ def _limit_reached(rollout: Rollout, now: float) -> Outcome | None:
 def next_hop(rollout: Rollout, now: float, overrides: Overrides = None) -> Hop:
     """The stage that must see `rollout` next.
 
-    `now` decides about the deadline only. A rollout that ended goes to be verified, retried or given up as the table
+    `now` decides about the deadline only; `overrides` are those of the rollout's task unless others are given.
+    A rollout that ended goes to be verified, retried or given up as the table
     of outcomes says; one that runs is executed when its last action asks for it, else it takes its next turn, until a
     limit ends it; one whose deadline passed before its first turn is late, since the policy never began. A
     rollout whose last turn has no command and no observation has said its last word.
     """
+    if overrides is None:
+        overrides = rollout.task.overrides
     if rollout.outcome is not None:
         return _after_end(rollout, overrides)
     if not rollout.turns:
@@ -110,7 +113,8 @@ def new_attempt(rollout: Rollout) -> Rollout:
 
 def ungraded(rollout: Rollout, outcome: Outcome, detail: str = "", overrides: Overrides = None) -> Verdict:
     """A verdict without grading, so that the group still closes: no score, or 0 where the table grades as zero."""
-    zero = policy_for(outcome, overrides).grade is Grade.ZERO
+    rows = rollout.task.overrides if overrides is None else overrides
+    zero = policy_for(outcome, rows).grade is Grade.ZERO
     return Verdict(
         rollout=finish(rollout, outcome, detail),
         outcome=outcome,

@@ -45,6 +45,11 @@ def domain_token(domain: str) -> str:
     return check_domain(domain).replace(".", "__")
 
 
+def domain_of(token: str) -> str:
+    """The domain that a subject token begins with (what follows a `-` is not part of one); never an error."""
+    return token.split("-", 1)[0].replace("__", ".")
+
+
 def task_id(task: Task) -> str:
     """Content hash of a task (its id left out): 20 hex digits."""
     bare = msgspec.structs.replace(task, id="")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .outcomes import Outcome
+from .outcomes import Consequence, Outcome
 
 MAJOR = 1
 """Major of the wire schema; a new major gets a new subject token."""
@@ -120,6 +120,8 @@ class Task(Message, frozen=True, kw_only=True, tag="task"):
     value: float = 1.0
     reference: str = ""
     """A solution that passes, used for admission; never shown to the policy."""
+    overrides: dict[str, Consequence] = {}
+    """The domain's own failure policy: rows of the table of outcomes, by the outcome's value."""
 
 
 # ---------------------------------------------------------------- rollouts
@@ -367,7 +369,7 @@ class DeadLetter(Message, frozen=True, kw_only=True, tag="dead_letter"):
     stream: str
     sequence: int
     reason: str
-    """Class: decode, schema, validation, handler, crash, blob, expired, oversize."""
+    """Class: decode, schema, validation, subject, blob, expired, crash or handler."""
     detail: str
     deliveries: int
     body: bytes
@@ -375,6 +377,36 @@ class DeadLetter(Message, frozen=True, kw_only=True, tag="dead_letter"):
     first_seen: float = 0.0
     failed: float = 0.0
     consumer: str = ""
+
+
+class LetterAction(_Part, frozen=True, kw_only=True):
+    """Something that was done about a dead letter."""
+
+    at: float
+    action: str
+    """'replay', 'edit', 'resolve', 'reopen', 'supersede', 'discard'."""
+    by: str = ""
+    detail: str = ""
+    """For people; of an edit the difference, as a unified diff."""
+
+
+class LetterState(Message, frozen=True, kw_only=True, tag="letter_state"):
+    """How a dead letter stands, in its key-value bucket under the letter's key. No entry: it is open."""
+
+    letter: str
+    state: str
+    """'open', 'replaying', 'resolved', 'superseded' (its replay failed and is a letter of its own) or 'discarded'."""
+    replays: int = 0
+    subject: str = ""
+    """Of the newest replay."""
+    sequence: int = 0
+    """Of the newest replay in its stage's stream; 0 while it is being published."""
+    edited: BlobRef | None = None
+    """The corrected body that the newest replay carries instead of the original."""
+    result: str = ""
+    """Of a resolved letter: 'processed', or 'late' when its group had closed or its rollout had ended already."""
+    updated: float = 0.0
+    history: tuple[LetterAction, ...] = ()
 
 
 AnyMessage = Task | Rollout | Job | Graded | Verdict | Group | Policy | DeadLetter

@@ -1,8 +1,8 @@
 """How things end: a closed union, and the one table of what follows from each ending.
 
 Invariants: an ending is data, never an exception class name; a missing verdict is never a reward of 0; every
-consumer asks `policy_for` instead of deciding by itself. Left out: per-domain overrides are passed in by the caller
-(`overrides`), they are not stored here.
+consumer asks `policy_for` instead of deciding by itself; a domain may override a row within `check_override`.
+Left out: where overrides are kept (a task carries its domain's).
 
 Source of the split between the policy's faults and the infrastructure's: counters (oom_kill, pids.events, limits we
 enforced ourselves), never an exit code alone.
@@ -124,3 +124,30 @@ def policy_for(outcome: Outcome, overrides: Mapping[str, Consequence] | None = N
     if overrides and outcome.value in overrides:
         return overrides[outcome.value]
     return CONSEQUENCES[outcome]
+
+
+def check_override(outcome: str, row: Consequence) -> None:
+    """ValueError unless a domain may have `row` for `outcome`.
+
+    Whether to try again, to flag and to retire is the domain's choice, and so is everything about how the policy
+    itself ended. What never says anything about the policy (a fault of the infrastructure, a cancelled or late
+    rollout) can be neither scored nor trained on, so that a missing verdict never becomes a reward of 0.
+    """
+    try:
+        usual = CONSEQUENCES[Outcome(outcome)]
+    except ValueError as error:
+        known = ", ".join(each.value for each in Outcome)
+        raise ValueError(f"outcome {outcome!r} is not known; there are {known}") from error
+    if not usual.trains and (row.trains or row.grade is not Grade.NO):
+        raise ValueError(f"outcome {outcome!r} says nothing about the policy: it can be neither graded nor trained on")
+    if row.grade is Grade.NO and row.trains:
+        raise ValueError(f"outcome {outcome!r}: what is not graded has no reward to train on")
+
+
+def override(outcome: str, changes: Mapping[str, object]) -> Consequence:
+    """The usual row of `outcome` with `changes` to some of its fields; ValueError where a domain may not have it."""
+    usual = CONSEQUENCES.get(Outcome(outcome)) if outcome in set(Outcome) else _VOID
+    assert usual is not None
+    row = msgspec.convert({**msgspec.to_builtins(usual), **changes}, Consequence, strict=True)
+    check_override(outcome, row)
+    return row

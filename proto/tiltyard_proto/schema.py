@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from .messages import MAJOR, GroupRecord, RunStatus
-from .topology import GROUPS_BUCKET, RUNS_BUCKET, STAGES
+from .messages import MAJOR, GroupRecord, LetterState, RunStatus
+from .topology import GROUPS_BUCKET, LETTERS_BUCKET, RUNS_BUCKET, STAGES
 
 REF = "#/$defs/{name}"
 
@@ -19,7 +19,7 @@ REF = "#/$defs/{name}"
 def schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of every message, by stage and by bucket, with the parts under `$defs`."""
     carried: dict[str, Any] = {stage.name: stage.type for stage in STAGES}
-    kept: dict[str, Any] = {GROUPS_BUCKET: GroupRecord, RUNS_BUCKET: RunStatus}
+    kept: dict[str, Any] = {GROUPS_BUCKET: GroupRecord, RUNS_BUCKET: RunStatus, LETTERS_BUCKET: LetterState}
     found, parts = msgspec.json.schema_components([*carried.values(), *kept.values()], ref_template=REF)
     schemas = iter(found)
     return {

@@ -9,9 +9,10 @@ Subject: `tilt.v1.<stage>.<domain>[-<lane>].<key>`, the key being the idempotenc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -52,6 +53,10 @@ class Stage(Generic[M_co]):
     max_age_s: float = 7 * 86400.0
     lane: Callable[[Any], str] = _no_lane
     """Lane of a message where a scarce resource is shared; it follows the domain in the subject, after `-`."""
+    retry_first_s: float = 0.5
+    """Seconds before the next delivery after an unplanned failure; doubles with every delivery."""
+    retry_cap_s: float = 30.0
+    """Most seconds between two deliveries of a message that fails."""
 
     @property
     def stream(self) -> str:
@@ -82,6 +87,19 @@ class Stage(Generic[M_co]):
 
     def accepts(self, message: object) -> bool:
         return isinstance(message, self.type)
+
+    def tags(self) -> frozenset[str]:
+        """The tags of the messages that the stage carries."""
+        return _tags(self.type)
+
+    def retry_delay(self, deliveries: int) -> float:
+        """Seconds until a message that failed at its `deliveries`-th delivery is delivered again."""
+        return min(self.retry_cap_s, self.retry_first_s * 2.0 ** min(deliveries - 1, 64))
+
+
+@functools.cache
+def _tags(carried: Any) -> frozenset[str]:
+    return frozenset(str(kind.__struct_config__.tag) for kind in get_args(carried) or (carried,))
 
 
 def _rollout_domain(message: Rollout | Job | Graded | Verdict) -> str:
@@ -191,7 +209,9 @@ RUNS_BUCKET = "tilt_runs"
 """Key-value: per run its status, the sampler's snapshot, positions of followers."""
 WEIGHTS_BUCKET = "tilt_weights"
 """Key-value: per stage the weights of domains that share it, as JSON; read live."""
-BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, WEIGHTS_BUCKET)
+LETTERS_BUCKET = "tilt_letters"
+"""Key-value: how each dead letter stands, by the letter's key; written by compare-and-set."""
+BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, WEIGHTS_BUCKET, LETTERS_BUCKET)
 
 
 def decode(stage: Stage[M_co], body: bytes) -> M_co:

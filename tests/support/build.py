@@ -53,9 +53,9 @@ def turn(ids: list[int] | None = None, *, version: int = 0, command: Command | N
 
 
 def rollout(
-    of: Task | None = None, *, member: int = 0, group: str = "run-t-0", size: int = 2, **fields: object
+    of: Task | None = None, *, member: int = 0, group: str = "run-t-0", size: int = 0, **fields: object
 ) -> Rollout:
-    of = of or task()
+    of, size = of or task(), size or max(2, member + 1)
     base = Rollout(
         id=keys.rollout_id(group, member),
         run="run",

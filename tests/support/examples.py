@@ -15,6 +15,8 @@ from tiltyard_proto.messages import (
     GroupRecord,
     GroupRef,
     Job,
+    LetterAction,
+    LetterState,
     Member,
     Message,
     Policy,
@@ -29,7 +31,7 @@ from tiltyard_proto.messages import (
     Verification,
     VersionSpan,
 )
-from tiltyard_proto.outcomes import Outcome
+from tiltyard_proto.outcomes import Consequence, Grade, Outcome
 from tiltyard_proto.tokens import pack_floats, pack_ids
 
 BLOB = BlobRef(uri="sha256:" + "ab" * 32, size=7, sha256="ab" * 32)
@@ -50,6 +52,7 @@ TASK = Task(
     labels={"level": "2"},
     value=2.0,
     reference="2",
+    overrides={"out_of_memory": Consequence(retry=True, grade=Grade.NO, trains=False, flag=True, retire=True)},
 )
 COMMAND = Command(argv=("python3", "x.py"), stdin=b"in", files={"x.py": b"print(2)"}, limits=LIMITS)
 EXECUTION = Execution(
@@ -187,5 +190,16 @@ EXAMPLES: dict[str, Message] = {
         first_seen=1700000004.0,
         failed=1700000005.0,
         consumer="generate_work",
+    ),
+    "letter_state": LetterState(
+        letter="decode-TILT_GENERATE-12",
+        state="resolved",
+        replays=1,
+        subject="tilt.v1.generate.code__python__functions.demo-t-1-0-a0-t0.replay.0",
+        sequence=19,
+        edited=BLOB,
+        result="late",
+        updated=1700000006.0,
+        history=(LetterAction(at=1700000006.0, action="replay", by="operator", detail="one"),),
     ),
 }

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.deadletters import read_sound
 from tiltyard_proto import topology
 from tiltyard_proto.messages import GroupRecord, Verdict
 
@@ -27,7 +28,7 @@ class Ledger(Protocol):
         ...
 
     async def verdict(self, subject: str) -> Verdict | None:
-        """The verdict stored on a subject."""
+        """The verdict stored on a subject; None when there is none that can be worked on."""
         ...
 
 
@@ -50,7 +51,7 @@ class BusLedger:
         return await self._kv.update(record.id, encode(record), revision)
 
     async def verdict(self, subject: str) -> Verdict | None:
-        return await self._bus.get(topology.VERDICT, subject)
+        return await read_sound(self._bus, topology.VERDICT, subject)
 
 
 class MemoryLedger:

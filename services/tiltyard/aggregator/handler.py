@@ -42,7 +42,7 @@ def verdict_subjects(record: GroupRecord) -> list[str]:
 
 def counts(verdict: Verdict) -> bool:
     """May this verdict's score enter a baseline and a gradient?"""
-    return verdict.score is not None and policy_for(verdict.outcome).trains
+    return verdict.score is not None and policy_for(verdict.outcome, verdict.rollout.task.overrides).trains
 
 
 def advantages(rewards: Sequence[float], kind: Literal["mean_std", "mean"]) -> list[float]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tiltyard.kit.settings import Source, read_source
 
+from .dlq import add_parser as add_dlq
 from .errors import UserError
 
 SERVICES = ("sampler", "gateway", "sandbox", "verifier", "aggregator", "trainer", "engine")
@@ -69,6 +70,25 @@ def _bus_commands(commands: Any) -> None:
     )
 
 
+def _machine(commands: Any) -> None:
+    """What there is on this machine, without a bus."""
+    domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
+    domains.add_argument("name", nargs="?", metavar="DOMAIN", help="show this domain")
+    domains.add_argument("-n", type=int, default=0, metavar="COUNT", help="also print so many tasks as JSON lines")
+    domains.add_argument("--split", choices=("train", "eval"), default="train")
+    domains.add_argument("--seed", type=int, default=0)
+
+    model = commands.add_parser("model", help="prepare a built-in model and print where it lies")
+    model.add_argument("name", nargs="?", metavar="NAME", help="default: the configured one")
+    _config(model)
+
+    doctor = commands.add_parser("doctor", help="check this machine's prerequisites; one line each, with the mend")
+    _config(doctor)
+
+    config = commands.add_parser("config", help="print every setting with its meaning and resolved value")
+    _config(config)
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(
@@ -101,26 +121,14 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="machine-readable")
     _config(status)
 
+    add_dlq(commands, _config)
+
     report = commands.add_parser("report", help="print the report of a run again")
     report.add_argument("run", nargs="?", metavar="RUN", help="name of the run (default: the configured one)")
     report.add_argument("--results", type=Path, metavar="FILE", help="also write the rows as JSON")
     _config(report)
 
-    domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
-    domains.add_argument("name", nargs="?", metavar="DOMAIN", help="show this domain")
-    domains.add_argument("-n", type=int, default=0, metavar="COUNT", help="also print so many tasks as JSON lines")
-    domains.add_argument("--split", choices=("train", "eval"), default="train")
-    domains.add_argument("--seed", type=int, default=0)
-
-    model = commands.add_parser("model", help="prepare a built-in model and print where it lies")
-    model.add_argument("name", nargs="?", metavar="NAME", help="default: the configured one")
-    _config(model)
-
-    doctor = commands.add_parser("doctor", help="check this machine's prerequisites; one line each, with the mend")
-    _config(doctor)
-
-    config = commands.add_parser("config", help="print every setting with its meaning and resolved value")
-    _config(config)
+    _machine(commands)
     return top
 
 

@@ -1,7 +1,8 @@
 """`tiltyard publish`: tasks from a JSON-lines file or a domain's generator onto the bus.
 
 Invariants: every line is checked before the first one is published, errors name file and line; a task's id is its
-content hash, so publishing a file twice adds nothing.
+content hash, so publishing a file twice adds nothing. A task that goes straight to its subject instead is checked by
+whoever reads it: what is wrong with it stands in `tiltyard dlq ls --stage task`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tiltyard.domains import registry
 from tiltyard.kit.bus import Bus
 from tiltyard_proto import keys, topology
 from tiltyard_proto.messages import Task
+from tiltyard_proto.validity import problem
 
 from .connection import connected
 from .errors import UserError
@@ -43,8 +45,11 @@ def read_tasks(lines: Iterable[bytes], name: str) -> list[Task]:
             if unknown := sorted(set(raw) - {"type", *Task.__struct_fields__}):
                 raise ValueError(f"unknown key {unknown[0]!r}; known keys: {', '.join(Task.__struct_fields__)}")
             check_task(task, known)
+            if wrong := problem(task):
+                raise ValueError(wrong)
+            topology.encode(task)  # OverflowError: an integer that no message can carry
             tasks.append(task)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
             errors.append(f"{name}:{number}: {error}")
     if errors:
         more = f"\n(and {len(errors) - MAX_SHOWN} more)" if len(errors) > MAX_SHOWN else ""

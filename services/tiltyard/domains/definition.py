@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tiltyard_proto import outcomes
 from tiltyard_proto.keys import check_domain
 from tiltyard_proto.messages import ChatMessage, ExecLimits, RolloutLimits, Sampling
 
@@ -77,6 +78,16 @@ class CurriculumTable(_Table, frozen=True):
     """Above this pass rate a task is thought solved."""
 
 
+class FailureTable(_Table, frozen=True):
+    """What differs from the usual row of one outcome; see `tiltyard_proto.outcomes.Consequence`."""
+
+    retry: bool | None = None
+    grade: outcomes.Grade | None = None
+    trains: bool | None = None
+    flag: bool | None = None
+    retire: bool | None = None
+
+
 class Definition(_Table, frozen=True):
     """One domain, as its TOML file says it."""
 
@@ -105,6 +116,8 @@ class Definition(_Table, frozen=True):
     limits: RolloutTable = RolloutTable()
     exec: ExecTable = ExecTable()
     curriculum: CurriculumTable = CurriculumTable()
+    failure: dict[str, FailureTable] = {}
+    """The domain's own failure policy, by outcome: `[failure.out_of_memory]`; what is left out stays as usual."""
 
     def __post_init__(self) -> None:
         check_domain(self.name)
@@ -114,6 +127,19 @@ class Definition(_Table, frozen=True):
             raise ValueError("`trained` needs 'train' among `splits`")
         if not 0 < self.curriculum.prior_pass < 1:
             raise ValueError("`curriculum.prior_pass` must lie between 0 and 1")
+
+        self.overrides()
+
+    def overrides(self) -> dict[str, outcomes.Consequence]:
+        """The rows of the table of outcomes that differ; ValueError where a domain may not have one."""
+        rows: dict[str, outcomes.Consequence] = {}
+        for outcome, table in self.failure.items():
+            changes = {key: value for key, value in msgspec.to_builtins(table).items() if value is not None}
+            try:
+                rows[outcome] = outcomes.override(outcome, changes)
+            except ValueError as error:
+                raise ValueError(f"`failure.{outcome}`: {error}") from error
+        return rows
 
     def sampling_message(self) -> Sampling:
         return Sampling(**msgspec.structs.asdict(self.sampling))

@@ -114,6 +114,7 @@ class Domain:
                 labels=draft.labels,
                 value=d.value,
                 reference=draft.reference,
+                overrides=d.overrides(),
             )
         )
 

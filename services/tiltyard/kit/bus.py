@@ -23,16 +23,17 @@ from tiltyard_proto.flow import Hop
 from tiltyard_proto.messages import MAJOR, BlobRef, Message
 from tiltyard_proto.topology import Stage
 
-from . import origin, tracing
-from .blobs import BlobStore
+from . import intake, origin, tracing
+from .blobs import BlobMissing, BlobStore
 from .errors import BusError, BusUnavailable, Conflict, NotFound, StreamFull
+from .intake import CLAIM as CLAIM
+from .intake import SCHEMA as SCHEMA
+from .intake import Reject
 from .jetstream import JetStream, Stored
 from .pull import Delivery, Puller
 from .wire import NotConnected, WireClient
 
 INLINE_LIMIT = 64 << 10
-CLAIM = "Tilt-Claim"
-SCHEMA = "Tilt-Schema"
 FOLLOW_IDLE_S = 6.0
 """A follower's consumer that was left behind, by a lost connection say, is gone after so long."""
 
@@ -203,6 +204,17 @@ class Bus:
             body = await anyio.to_thread.run_sync(self.blobs.get, ref)
         return topology.decode(stage, body)
 
+    async def receive(self, stage: Stage[M], delivery: Delivery) -> M:
+        """The message of a delivery; Reject when it can't be worked on, BlobMissing when its claim leads nowhere."""
+        try:
+            origin.check(stage, delivery.subject, delivery.headers)
+        except origin.Misplaced as error:
+            raise Reject("subject", str(error)) from error
+        body = delivery.body
+        if delivery.headers.get(CLAIM):
+            body = await anyio.to_thread.run_sync(self.blobs.get, intake.claim(body))
+        return intake.accept(stage, delivery.subject, body, delivery.headers, time.time())
+
     async def get(self, stage: Stage[M], subject: str) -> M | None:
         """The message stored on `subject`; None when there is none."""
         stored = await self.js.last(stage.stream, subject)
@@ -223,22 +235,27 @@ class Bus:
             {"subjects_filter": f"{topology.PREFIX}.policy.policy.>"},
         )
         prefix = f"{topology.PREFIX}.policy.policy.{run}-"
-        versions = [int(s.removeprefix(prefix)) for s in info["state"].get("subjects") or {} if s.startswith(prefix)]
-        return await self.get(topology.POLICY, f"{prefix}{max(versions)}") if versions else None
+        ends = [s.removeprefix(prefix) for s in info["state"].get("subjects") or {} if s.startswith(prefix)]
+        for version in sorted((int(end) for end in ends if end.isascii() and end.isdigit()), reverse=True):
+            try:
+                return await self.get(topology.POLICY, f"{prefix}{version}")
+            except (msgspec.MsgspecError, RecursionError, BlobMissing) as error:
+                log.error("policy_unreadable", run=run, version=version, error=str(error))
+        return None
 
     # ------------------------------------------------------------ follow
 
     async def follow(self, stage: Stage[M], after: int = 0) -> AsyncIterator[tuple[int, M]]:
         """Every message of the stage in order, from the one after position `after`, then live, for ever.
 
-        A message that can't be decoded is logged and passed over: it was checked when it was published.
+        What can't be worked on is logged and passed over; `deadletters.follow_checked` reports it as well, by the same
+        check, so that all followers of a stream agree on what it holds.
         """
         async for delivery in self.follow_raw(stage.stream, stage.subjects, after):
             try:
-                origin.check(stage, delivery.subject, delivery.headers)
-                message = await self.unwrap(stage, delivery.body, delivery.headers)
-            except Exception as error:  # hostile bytes raise many types (RecursionError among them)
-                log.error("follow_undecodable", subject=delivery.subject, error=str(error))
+                message = await self.receive(stage, delivery)
+            except (Reject, BlobMissing) as error:
+                log.error("follow_passes_over", subject=delivery.subject, error=str(error))
                 continue
             yield delivery.sequence, message
 

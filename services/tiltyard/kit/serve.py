@@ -20,15 +20,15 @@ import structlog
 from anyio.abc import TaskGroup
 
 from tiltyard_proto import followups, topology
-from tiltyard_proto.messages import DeadLetter
 from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.topology import Stage
 
-from . import metrics, origin, tracing
+from . import deadletters, metrics, tracing
 from .blobs import BlobMissing
 from .bus import Bus, Out
 from .errors import BusUnavailable, Forbidden, NotFound
 from .flows import FlowSource
+from .intake import MAX_DETAIL, Reject, printable
 from .provision import durable
 from .pull import Delivery, Puller
 
@@ -36,16 +36,7 @@ M = TypeVar("M")
 Handler = Callable[[M], Awaitable[Sequence[Out]]]
 Bury = Callable[[M, Outcome, str], Sequence[Out]]
 log = structlog.get_logger()
-MAX_DETAIL = 2000
-
-
-class Reject(Exception):
-    """The message can never be handled. `reason` is the dead letter's class."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
+__all__ = ["Bury", "Handler", "Reject", "Retry", "Server", "retry_delay", "serve"]
 
 
 class Retry(Exception):
@@ -58,8 +49,8 @@ class Retry(Exception):
 
 
 def retry_delay(deliveries: int) -> float:
-    """Seconds before the next delivery after an unplanned failure: 0.5, 1, 2 ... at most 30."""
-    return min(30.0, 0.5 * 2.0 ** (deliveries - 1))
+    """Seconds before the next delivery after an unplanned failure, at a usual stage: 0.5, 1, 2 ... at most 30."""
+    return topology.GENERATE.retry_delay(deliveries)
 
 
 class Server(Generic[M]):
@@ -163,14 +154,11 @@ class Server(Generic[M]):
 
     async def _decode(self, delivery: Delivery) -> M:
         try:
-            origin.check(self.stage, delivery.subject, delivery.headers)
-            return await self.bus.unwrap(self.stage, delivery.body, delivery.headers)
+            return await self.bus.receive(self.stage, delivery)
         except BlobMissing as error:
             if delivery.deliveries < self.stage.max_deliveries:
-                raise Retry(1.0, str(error)) from error
+                raise Retry(self.stage.retry_delay(delivery.deliveries), str(error)) from error
             raise Reject("blob", str(error)) from error
-        except Exception as error:  # hostile bytes raise many types (RecursionError among them)
-            raise Reject("decode", f"{type(error).__name__}: {error}") from error
 
     async def _is_done(self, message: M) -> bool:
         """Was this message handled by somebody whose acknowledgement was lost? Then a result of it is stored."""
@@ -186,6 +174,8 @@ class Server(Generic[M]):
                 log.info("already_done", stage=stage.name, key=stage.key(message))
 
     async def _failed(self, delivery: Delivery, message: M | None, error: Exception) -> str:
+        if isinstance(error, Retry) and delivery.deliveries >= self.stage.max_deliveries:
+            error = Reject("handler", f"tried {delivery.deliveries} times: {error.detail}")
         if isinstance(error, Retry):
             log.info("retry", stage=self.stage.name, after_s=error.after_s, detail=error.detail)
             self._nak(delivery, error.after_s)
@@ -198,40 +188,29 @@ class Server(Generic[M]):
             reject = Reject("handler", f"{type(error).__name__}: {error}")
             await self._dead_letter(delivery, message, reject)
             return reject.reason
-        self._nak(delivery, retry_delay(delivery.deliveries))
+        self._nak(delivery, self.stage.retry_delay(delivery.deliveries))
         return "failed"
 
     async def _dead_letter(self, delivery: Delivery, message: M | None, error: Reject) -> None:
         log.error(
             "dead_letter", stage=self.stage.name, subject=delivery.subject, reason=error.reason, detail=error.detail
         )
-        letter = DeadLetter(
-            stage=self.stage.name,
-            subject=delivery.subject,
-            stream=delivery.stream,
-            sequence=delivery.sequence,
-            reason=error.reason,
-            detail=error.detail[:MAX_DETAIL],
-            deliveries=delivery.deliveries,
-            body=delivery.body,
-            headers={k: v for k, v in delivery.headers.items() if not k.startswith("Nats-")},
-            first_seen=delivery.stored,
-            failed=time.time(),
-            consumer=durable(self.stage),
-        )
+        letter = deadletters.letter_of(self.stage, delivery, error, durable(self.stage))
         await self.bus.publish(topology.DLQ, letter)
-        if message is None and error.reason == "crash":
-            message = await self._try_decode(delivery)
-        if message is not None and self.bury is not None:
-            await self._publish(self.bury(message, Outcome.POISON, f"{error.reason}: {error.detail}"[:MAX_DETAIL]))
-        self.bus.say(delivery, f"+TERM {error.reason}".encode())
+        metrics.DEAD_LETTERS.labels(letter.stage, letter.reason).inc()
+        await self._bury(delivery, error.message if message is None else message, error)
+        self.bus.say(delivery, f"+TERM {letter.reason}".encode())
 
-    async def _try_decode(self, delivery: Delivery) -> M | None:
+    async def _bury(self, delivery: Delivery, message: M | None, error: Reject) -> None:
+        """Tell the rollout's group; the letter is stored, so whatever fails here must not stop the stage."""
         try:
-            return await self.bus.unwrap(self.stage, delivery.body, delivery.headers)
-        except Exception as error:  # the letter is stored; without a message there is no group to tell
-            log.warning("buried_without_message", subject=delivery.subject, error=str(error))
-            return None
+            if message is None and error.reason == "crash":
+                message = await self.bus.receive(self.stage, delivery)
+            if message is not None and self.bury is not None:
+                detail = printable(f"{error.reason}: {error.detail}", MAX_DETAIL)
+                await self._publish(self.bury(message, Outcome.POISON, detail))
+        except Exception as problem:  # without a sound message there is no group to tell
+            log.warning("buried_in_silence", subject=delivery.subject, error=str(problem))
 
     # ------------------------------------------------------------ acknowledgements
 

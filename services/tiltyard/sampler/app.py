@@ -13,6 +13,8 @@ import anyio
 import structlog
 
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.deadletters import follow_checked
+from tiltyard.kit.dlq_watch import DlqWatch
 from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard.kit.service import Context
 from tiltyard_proto import topology
@@ -42,8 +44,9 @@ class Sampler:
 
     async def follow(self, stage: Stage[Any], take: Callable[[Any], None]) -> None:
         """Fold a stream into the state and wake the loop."""
-        async for _, message in self.bus.follow(stage):
-            take(message)
+        async for followed in follow_checked(self.bus, stage, "sampler"):
+            if followed.message is not None:
+                take(followed.message)
             if stage is topology.TASK:
                 self.last_task = time.monotonic()
             self.changed.set()
@@ -54,9 +57,11 @@ class Sampler:
         last, position = int(info["state"]["last_seq"]), 0
         if not int(info["state"]["messages"]):
             return 0
-        async for position, message in self.bus.follow(stage):
-            take(message)
-            if position >= last:
+        async for followed in follow_checked(self.bus, stage, "sampler"):
+            if followed.message is not None:
+                take(followed.message)
+            position = followed.sequence
+            if position >= last or not followed.pending:
                 break
         return position
 
@@ -152,5 +157,6 @@ async def start(context: Context) -> None:
         tasks.start_soon(sampler.follow, topology.TASK, sampler.state.on_task)
         tasks.start_soon(sampler.follow, topology.GROUP, sampler.state.on_group)
         tasks.start_soon(sampler.follow, topology.POLICY, sampler.state.on_policy)
+        tasks.start_soon(DlqWatch(context.bus).run)
         await sampler.run(context.stop)
         tasks.cancel_scope.cancel()

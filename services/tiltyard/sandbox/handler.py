@@ -79,7 +79,7 @@ def observation(execution: Execution, limit: int) -> str:
 
 def settle(rollout: Rollout, execution: Execution, workspace: BlobRef | None, now: float) -> Hop:
     """The rollout with what its last turn caused, and where it goes. `workspace` None: nothing new to carry on."""
-    if policy_for(execution.outcome).grade is not Grade.YES:
+    if policy_for(execution.outcome, rollout.task.overrides).grade is not Grade.YES:
         return fail(rollout, execution.outcome, execution.detail, now)
     turn = msgspec.structs.replace(
         rollout.turns[-1],

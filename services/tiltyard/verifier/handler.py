@@ -32,7 +32,8 @@ def handle(message: Rollout | Graded, world: World) -> Sent:
     rollout = message.rollout if isinstance(message, Graded) else message
     if rollout.outcome is None:
         raise NotReady(f"rollout {rollout.id} hasn't ended")
-    if policy_for(rollout.outcome).grade is not Grade.YES:
+    overrides = rollout.task.overrides
+    if policy_for(rollout.outcome, overrides).grade is not Grade.YES:
         return _ended(rollout, rollout.outcome, rollout.detail, world)
     kind = world.kinds.get(rollout.task.verification.kind)
     if kind is None:
@@ -41,7 +42,7 @@ def handle(message: Rollout | Graded, world: World) -> Sent:
         return _ended(rollout, Outcome.TASK_BROKEN, detail, world)
     if isinstance(message, Rollout):
         return _judged(message, world, lambda: kind.plan(message.task, message))
-    if policy_for(message.execution.outcome).grade is not Grade.YES:
+    if policy_for(message.execution.outcome, overrides).grade is not Grade.YES:
         detail = f"grading: {message.execution.detail}"
         return _ended(rollout, message.execution.outcome, detail, world)
     return _judged(rollout, world, lambda: _judge(kind, message))

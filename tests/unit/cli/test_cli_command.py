@@ -15,18 +15,8 @@ from tiltyard.cli.main import SERVICES, main, parser
 from tiltyard.kit.embedded import free_port
 
 COMMANDS = (
-    "up",
-    "run",
-    "publish",
-    "provision",
-    "credentials",
-    "janitor",
-    "status",
-    "report",
-    "domains",
-    "model",
-    "doctor",
-    "config",
+    *("up", "run", "publish", "provision", "credentials", "janitor", "status", "dlq"),
+    *("report", "domains", "model", "doctor", "config"),
 )
 TASK: dict[str, Any] = {
     "domain": "math.arithmetic.chain_sum",
