@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox model demo seeds bench-bus test lint format clean
+.PHONY: help setup python sandbox model demo seeds bench-bus chaos test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
@@ -31,6 +31,10 @@ seeds: setup ## does the demo's rise hold for three seeds? (about 15 minutes; DE
 
 bench-bus: python ## what the bus library costs: a table, and results/bench-bus.json (two minutes)
 	@$(BIN)/python loadtests/bench_bus.py $(ARGS)
+
+chaos: python ## kill services and the bus under 10,000 rollouts, then audit (three minutes; ARGS="--rollouts 300" for less)
+	@$(BIN)/tiltyard model tiny > /dev/null
+	@$(BIN)/python loadtests/chaos $(ARGS)
 
 test: python sandbox model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null

@@ -1,7 +1,7 @@
 """A NATS cluster of real servers as child processes: for tests and load tests of what a cluster promises.
 
-Invariants: `start` returns when every server serves JetStream and the cluster has a meta leader; a server keeps its name, ports and
-store over `kill` and `start`, so it comes back as the one that went; `stop` leaves no process behind.
+Invariants: `start` returns when every server serves JetStream and the cluster has a meta leader; a server keeps its
+name, ports and store over `kill` and `start`, so it comes back as the one that went; `stop` leaves no process behind.
 Left out: production clusters (infra/), users and TLS.
 """
 

@@ -38,7 +38,8 @@ async def _page(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
         async with session.get(f"{url.rstrip('/')}/varz") as reply:
             page = msgspec.json.decode(await reply.read())
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-        raise NotDurable(f"bus.monitors: {url}/varz: {error or type(error).__name__}; set http on the server") from error
+        why = f"{error}" or type(error).__name__
+        raise NotDurable(f"bus.monitors: {url}/varz: {why}; does the server have an `http` port?") from error
     if not isinstance(page, dict):
         raise NotDurable(f"bus.monitors: {url}/varz is no monitoring page of a NATS server")
     return page
