@@ -23,7 +23,7 @@ server_name: {name}
 listen: "{host}:{port}"
 http: "{host}:{monitor}"
 max_payload: 1MB
-jetstream {{ store_dir: "{store}", max_file_store: 4GB, max_memory_store: 256MB, sync_interval: "{sync}" }}
+jetstream {{ store_dir: "{store}", max_file_store: 64GB, max_memory_store: 256MB, sync_interval: "{sync}" }}
 cluster {{ name: tiltyard, listen: "{host}:{route}", routes: [{routes}], pool_size: 3 }}
 """
 
