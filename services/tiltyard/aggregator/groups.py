@@ -26,6 +26,8 @@ from .settings import AggregatorSettings
 GROUPS = Counter("tiltyard_groups_total", "Closed groups by domain and why they do not train", ["domain", "reason"])
 LATE = Counter("tiltyard_late_verdicts_total", "Verdicts whose group had closed", ["domain"])
 REWARD = Histogram("tiltyard_reward", "Rewards of training members", ["domain"], buckets=[i / 10 for i in range(11)])
+LAG_S = 10.0
+"""Reads go to any replica; one that is behind by more than this is not waited for."""
 log = structlog.get_logger()
 
 
@@ -60,7 +62,10 @@ class Groups:
         now = time.time()
         if not handler.is_complete(record, now):
             return []
-        found = [await self.ledger.verdict(subject) for subject in handler.verdict_subjects(record)]
+        found = [
+            await self._verdict(subject, joined=member in record.members)
+            for member, subject in enumerate(handler.verdict_subjects(record))
+        ]
         group = handler.close(
             record,
             [verdict for verdict in found if verdict is not None],
@@ -70,6 +75,13 @@ class Groups:
             min_spread=self.settings.min_spread,
         )
         return [(topology.GROUP, group)]
+
+    async def _verdict(self, subject: str, *, joined: bool) -> Verdict | None:
+        """A member's verdict. That of one that has joined is stored: a replica that lags behind is given time."""
+        deadline = time.monotonic() + LAG_S
+        while (found := await self.ledger.verdict(subject)) is None and joined and time.monotonic() < deadline:
+            await anyio.sleep(0.05)
+        return found
 
     async def mark_closed(self, group: str) -> None:
         """After the group is published: its record says closed."""

@@ -24,7 +24,7 @@ from tiltyard_proto.messages import MAJOR, BlobRef, Message
 from tiltyard_proto.topology import Stage
 
 from .blobs import BlobStore
-from .errors import BusError, BusUnavailable, Conflict, NotFound, StreamFull
+from .errors import BusError, BusUnavailable, Conflict, InFlight, NotFound, StreamFull
 from .jetstream import JetStream, Stored
 from .pull import Delivery, Puller
 from .wire import NotConnected, WireClient
@@ -32,6 +32,8 @@ from .wire import NotConnected, WireClient
 INLINE_LIMIT = 64 << 10
 CLAIM = "Tilt-Claim"
 SCHEMA = "Tilt-Schema"
+IN_FLIGHT_S = 10.0
+"""Longest wait for a write of the same key that is on its way."""
 FOLLOW_IDLE_S = 6.0
 """A follower's consumer that was left behind, by a lost connection say, is gone after so long."""
 
@@ -82,12 +84,18 @@ class KeyValue:
         return await self.update(key, value, 0)
 
     async def update(self, key: str, value: bytes, revision: int) -> bool:
-        """Write if the newest revision is `revision`; False when it is not."""
-        try:
-            await self._js.publish(self.subject(key), value, {}, expect=revision)
-        except Conflict:
-            return False
-        return True
+        """Write if the newest revision is `revision`; False when it is not. Waits for a write that is on its way."""
+        deadline = time.monotonic() + IN_FLIGHT_S
+        while True:
+            try:
+                await self._js.publish(self.subject(key), value, {}, expect=revision)
+                return True
+            except Conflict:
+                return False
+            except InFlight:
+                if time.monotonic() > deadline:
+                    raise
+                await anyio.sleep(0.05)
 
     async def put(self, key: str, value: bytes) -> int:
         """Write whatever is there; the revision."""

@@ -137,7 +137,9 @@ class BusStreams:
     async def publish(self, policy: Policy) -> Policy:
         if await self._bus.publish(POLICY, policy):
             return policy
-        return await self._bus.get(POLICY, POLICY.subject(policy)) or policy
+        while (stands := await self._bus.get(POLICY, POLICY.subject(policy))) is None:
+            await anyio.sleep(0.05)  # the replica that was asked does not have it yet
+        return stands
 
 
 class MemoryStreams:
