@@ -20,6 +20,7 @@ import anyio
 import msgspec
 from audit import Account, audit, read_records
 from kills import Killer
+from queues import waiting
 from world import Plan, World
 
 from tiltyard.cli.models import prepare
@@ -77,8 +78,7 @@ async def _finished(bus: Bus) -> bool:
 async def _idle(bus: Bus) -> bool:
     """No message waits, and every opened group is closed."""
     for stage in (stage for stage in topology.STAGES if stage.work):
-        info = await bus.js.api(f"CONSUMER.INFO.{stage.stream}.{stage.name}_work")
-        if info["num_pending"] or info["num_ack_pending"]:
+        if await waiting(bus, stage):
             return False
     records = await bus.js.api(f"STREAM.INFO.KV_{topology.GROUPS_BUCKET}")
     groups = await bus.js.api(f"STREAM.INFO.{topology.GROUP.stream}")
@@ -113,7 +113,7 @@ def rows(account: Account, killer: Killer, seconds: float, load: float) -> list[
         row("recovery of a killed service, median", median, "s", f"<= {RECOVERY_S:g}", median <= RECOVERY_S),
         row("recovery of a killed service, longest", max(recoveries, default=float("nan")), "s"),
         row("recoveries measured", len(recoveries), ""),
-        row("start of a bare process meanwhile, median", statistics.median(killer.starts or [0.0]), "s"),
+        row("start of a bare process meanwhile, median", statistics.median(killer.starts or [float("nan")]), "s"),
         row("wall time", seconds, "s"),
         row("rollouts per second", account.rollouts / seconds, "1/s"),
         row("load of the machine at the end (cores: 2)".replace("2", str(os.cpu_count())), load, ""),

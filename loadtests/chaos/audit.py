@@ -17,9 +17,9 @@ from typing import Any
 
 import anyio
 import msgspec
+from queues import repeated, waiting
 
 from tiltyard.kit.bus import Bus
-from tiltyard.kit.provision import durable
 from tiltyard.kit.settings import RunSettings
 from tiltyard.trainer import batch, handler
 from tiltyard.trainer.backend import FakeLearner
@@ -80,9 +80,8 @@ async def audit(bus: Bus, run: RunSettings, trainer: TrainerSettings, vocab_size
     account.problems["dead letter"] += len(await read(bus, topology.DLQ))
     for stage in topology.STAGES:
         if stage.work:
-            info = await bus.js.api(f"CONSUMER.INFO.{stage.stream}.{durable(stage)}")
-            account.problems[f"{stage.name} left waiting"] += info["num_pending"] + info["num_ack_pending"]
-            account.redelivered += info["delivered"]["consumer_seq"] - info["delivered"]["stream_seq"]
+            account.problems[f"{stage.name} left waiting"] += await waiting(bus, stage)
+            account.redelivered += await repeated(bus, stage)
     account.problems = +account.problems
     return account
 

@@ -16,11 +16,11 @@ from collections import Counter
 from datetime import datetime
 
 import anyio
+from queues import consumers
 from world import World
 
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.jetstream import BusError
-from tiltyard.kit.provision import durable
 from tiltyard_proto import topology
 from tiltyard_proto.topology import Stage
 
@@ -66,10 +66,10 @@ class Killer:
     async def bare_starts(self) -> None:
         """Start a process that only imports, every ten seconds."""
         while True:
+            await anyio.sleep(8)
             begun = time.monotonic()
             await anyio.run_process([sys.executable, "-c", "import tiltyard.gateway.app"])
             self.starts.append(time.monotonic() - begun)
-            await anyio.sleep(10)
 
     async def server(self, done: float) -> None:
         """Kill the server when that share of the rollouts is done, and start it again; called as the share grows."""
@@ -97,13 +97,14 @@ class Killer:
         while True:
             await anyio.sleep(0.1)
             try:
-                info = await self.bus.js.api(f"CONSUMER.INFO.{stage.stream}.{durable(stage)}")
+                found = await consumers(self.bus, stage)
             except BusError:
                 return None
-            last = info["delivered"].get("last_active")
-            if last is not None and (after := seconds(last) - wall) > DEATH_S:
+            stamps = [info["delivered"]["last_active"] for info in found if "last_active" in info["delivered"]]
+            after = max(map(seconds, stamps), default=0.0) - wall
+            if after > DEATH_S:
                 return after
-            if not info["num_pending"]:
+            if not any(info["num_pending"] for info in found):
                 return None
 
 

@@ -70,7 +70,7 @@ async def kill_leader(bus: Bus, cluster: Cluster) -> None:
     old = await leader_of(bus, cluster, GENERATE)
     await anyio.to_thread.run_sync(cluster.kill, old)
     with anyio.fail_after(40):
-        while await leader_of(bus, cluster, GENERATE) is old:
+        while await leader_of(bus, cluster, GENERATE) is old:  # noqa: ASYNC110  (no event)
             await anyio.sleep(0.1)
     await anyio.to_thread.run_sync(cluster.start)
 

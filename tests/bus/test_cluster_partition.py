@@ -87,7 +87,7 @@ async def test_a_leader_cut_off_from_the_others(network: Network, cluster: Clust
             network.cut(leader.name)
             before = len(majority.acknowledged)
             with anyio.fail_after(60):
-                while await leader_of(outside, cluster, GENERATE) is leader:
+                while await leader_of(outside, cluster, GENERATE) is leader:  # noqa: ASYNC110  (no event)
                     await anyio.sleep(0.1)
             await majority.reach(min(count, before + 20))
             assert len(cut_off.acknowledged) < count, "the isolated leader went on alone"

@@ -96,7 +96,7 @@ class Account:
 
     def __init__(self, group: int, count: int) -> None:
         self.group = group
-        self.wanted = {member for member in range(count)}
+        self.wanted = set(range(count))
 
     async def stored(self, bus: Bus, stage: Stage[Any]) -> set[int]:
         """Members that lie on a stage; asserts that none is there twice."""

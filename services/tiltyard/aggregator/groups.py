@@ -79,9 +79,11 @@ class Groups:
     async def _verdict(self, subject: str, *, joined: bool) -> Verdict | None:
         """A member's verdict. That of one that has joined is stored: a replica that lags behind is given time."""
         deadline = time.monotonic() + LAG_S
-        while (found := await self.ledger.verdict(subject)) is None and joined and time.monotonic() < deadline:
+        while True:
+            found = await self.ledger.verdict(subject)
+            if found is not None or not joined or time.monotonic() >= deadline:
+                return found
             await anyio.sleep(0.05)
-        return found
 
     async def mark_closed(self, group: str) -> None:
         """After the group is published: its record says closed."""

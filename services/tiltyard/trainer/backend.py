@@ -137,7 +137,7 @@ class BusStreams:
     async def publish(self, policy: Policy) -> Policy:
         if await self._bus.publish(POLICY, policy):
             return policy
-        while (stands := await self._bus.get(POLICY, POLICY.subject(policy))) is None:
+        while (stands := await self._bus.get(POLICY, POLICY.subject(policy))) is None:  # noqa: ASYNC110  (no event)
             await anyio.sleep(0.05)  # the replica that was asked does not have it yet
         return stands
 
