@@ -1,8 +1,8 @@
 """Every stage, killed after its k-th publish for every k until the work is done: the next process completes it once.
 
-The first process talks to the server through a proxy that cuts it off right after the k-th frame it publishes (a pull,
-an output, a lease extension, an acknowledgement ...), so everything between "published" and "acknowledged" is hit. A
-second process then takes over. What lies on the other stages must be exactly what an undisturbed process leaves.
+The first process talks to the server through a proxy that cuts it off right after the k-th frame that changes something
+(an output, a record, a lease extension, an acknowledgement), so everything between "published" and "acknowledged" is
+hit. A second process then takes over. What lies on the other stages must be exactly what an undisturbed process leaves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A TCP proxy before the server that cuts a client off after its k-th publish, as if its process were killed there.
 
-It counts PUB and HPUB frames (publishes, acknowledgements, pulls, requests alike). After the k-th has been passed on,
+It counts PUB and HPUB frames that change something (messages, records, acknowledgements). After the k-th was passed on,
 nothing passes any more in either direction and new connections are refused: what the client had sent has happened, the
 answer has not arrived, and nothing the client does while it is being torn down (such as handing messages back) leaves
 it. Invariant: independent of how the client library makes its frames.
@@ -75,7 +75,7 @@ class Cutter:
             verb = words[0].upper() if words else b""
             body = await reader.readexactly(int(words[-1]) + 2) if verb in (b"PUB", b"HPUB") else b""
             writer.write(line + body)
-            if body:
+            if body and not words[1].startswith(b"$JS.API."):
                 self.published += 1
                 self.subjects.append(words[1].decode())
                 if self.k is not None and self.published >= self.k:
