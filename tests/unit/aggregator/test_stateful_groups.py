@@ -257,7 +257,8 @@ class Aggregation(RuleBasedStateMachine):
                 assert (name in self.stream) == (full or late)
                 assert self.record(name).closed == (name in self.stream)
                 if full and not late:
-                    wanted = handler.close(self.record(name), self.stored(name), self.stream[name].closed)
+                    at, kind = self.stream[name].closed, SETTINGS.advantage
+                    wanted = handler.close(self.record(name), self.stored(name), at, kind=kind)
                     assert self.stream[name] == wanted
             assert not self.unanswered
             assert {name: self.stream[name] for name in before} == before
