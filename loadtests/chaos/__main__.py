@@ -43,7 +43,6 @@ async def run(world: World, limit_s: float) -> tuple[Account, Killer, float]:
         with anyio.fail_after(limit_s):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(killer.services)
-                tasks.start_soon(killer.bare_starts)
                 await _until_at_rest(world, bus, killer)
                 tasks.cancel_scope.cancel()
             seconds = time.monotonic() - started
@@ -113,7 +112,6 @@ def rows(account: Account, killer: Killer, seconds: float, load: float) -> list[
         row("recovery of a killed service, median", median, "s", f"<= {RECOVERY_S:g}", median <= RECOVERY_S),
         row("recovery of a killed service, longest", max(recoveries, default=float("nan")), "s"),
         row("recoveries measured", len(recoveries), ""),
-        row("start of a bare process meanwhile, median", statistics.median(killer.starts or [float("nan")]), "s"),
         row("wall time", seconds, "s"),
         row("rollouts per second", account.rollouts / seconds, "1/s"),
         row("load of the machine at the end (cores: 2)".replace("2", str(os.cpu_count())), load, ""),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from datetime import datetime
@@ -44,8 +43,6 @@ class Killer:
         self.kills: Counter[str] = Counter()
         self.recoveries: dict[str, list[float]] = {}
         """Seconds until a killed service worked again, by service."""
-        self.starts: list[float] = []
-        """Seconds that a process takes to import a service and end, meanwhile: what no recovery can be below."""
         self._random = random.Random(world.plan.seed)
 
     async def services(self) -> None:
@@ -62,14 +59,6 @@ class Killer:
                 os.kill(pid, signal.SIGKILL)
                 self.kills[name] += 1
                 watchers.start_soon(self._watch, name, *killed)
-
-    async def bare_starts(self) -> None:
-        """Start a process that only imports, every ten seconds."""
-        while True:
-            await anyio.sleep(8)
-            begun = time.monotonic()
-            await anyio.run_process([sys.executable, "-c", "import tiltyard.gateway.app"])
-            self.starts.append(time.monotonic() - begun)
 
     async def server(self, done: float) -> None:
         """Kill the server when that share of the rollouts is done, and start it again; called as the share grows."""
