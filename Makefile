@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox model demo seeds bench-bus poison test lint format clean
+.PHONY: help setup python sandbox model demo seeds bench-bus poison chaos test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
@@ -34,6 +34,10 @@ bench-bus: python ## what the bus library costs: a table, and results/bench-bus.
 
 poison: python ## 1,000 poison messages of over 20 kinds among 10,000 good ones, and 1,000 replays (about 2 minutes)
 	@PYTHONPATH=tests $(BIN)/python loadtests/poison.py
+
+chaos: python ## kill services and the bus under 10,000 rollouts, then audit (three minutes; ARGS="--rollouts 300" for less)
+	@$(BIN)/tiltyard model tiny > /dev/null
+	@$(BIN)/python loadtests/chaos $(ARGS)
 
 test: python sandbox model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null

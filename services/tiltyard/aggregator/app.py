@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard.kit.serve import serve
 from tiltyard.kit.service import Context
 from tiltyard_proto import topology
@@ -100,6 +101,9 @@ async def _follow(bus: Bus, stage: Stage[Any], archive: Archiver, also: Any) -> 
 
 
 async def _caught_up(bus: Bus, stage: Stage[Any], archive: Archiver) -> None:
-    info = await bus.js.api(f"STREAM.INFO.{stage.stream}")
+    try:
+        info = await bus.js.api(f"STREAM.INFO.{stage.stream}")
+    except BusUnavailable:  # the next process catches up from the last part
+        return
     while archive.last < int(info["state"]["last_seq"]):  # noqa: ASYNC110  (polled once, while draining)
         await anyio.sleep(0.05)

@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import Counter, Histogram
 
 from tiltyard.kit.bus import Bus, Out, decode_value
+from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard.kit.serve import Retry
 from tiltyard_proto import topology
 from tiltyard_proto.messages import Group, GroupRecord, Verdict
@@ -26,6 +27,10 @@ from .settings import AggregatorSettings
 GROUPS = Counter("tiltyard_groups_total", "Closed groups by domain and why they do not train", ["domain", "reason"])
 LATE = Counter("tiltyard_late_verdicts_total", "Verdicts whose group had closed", ["domain"])
 REWARD = Histogram("tiltyard_reward", "Rewards of training members", ["domain"], buckets=[i / 10 for i in range(11)])
+WAIT_S = 0.3
+"""Between two tries while the bus is away."""
+LAG_S = 10.0
+"""Reads go to any replica; one that is behind by more than this is not waited for."""
 log = structlog.get_logger()
 
 
@@ -60,7 +65,10 @@ class Groups:
         now = time.time()
         if not handler.is_complete(record, now):
             return []
-        found = [await self.ledger.verdict(subject) for subject in handler.verdict_subjects(record)]
+        found = [
+            await self._verdict(subject, joined=member in record.members)
+            for member, subject in enumerate(handler.verdict_subjects(record))
+        ]
         group = handler.close(
             record,
             [verdict for verdict in found if verdict is not None],
@@ -71,11 +79,27 @@ class Groups:
         )
         return [(topology.GROUP, group)]
 
+    async def _verdict(self, subject: str, *, joined: bool) -> Verdict | None:
+        """A member's verdict. That of one that has joined is stored: a replica that lags behind is given time."""
+        deadline = time.monotonic() + LAG_S
+        while True:
+            found = await self.ledger.verdict(subject)
+            if found is not None or not joined or time.monotonic() >= deadline:
+                return found
+            await anyio.sleep(0.05)
+
     async def mark_closed(self, group: str) -> None:
-        """After the group is published: its record says closed."""
-        while (entry := await self.ledger.read(group)) is not None and not entry[0].closed:
-            if await self.ledger.write(msgspec.structs.replace(entry[0], closed=True), entry[1]):
-                return
+        """After the group is published: its record says closed. Waits while the bus is away."""
+        while True:
+            try:
+                entry = await self.ledger.read(group)
+                if entry is None or entry[0].closed:
+                    return
+                if await self.ledger.write(msgspec.structs.replace(entry[0], closed=True), entry[1]):
+                    return
+            except BusUnavailable as error:
+                log.warning("aggregator_waits", group=group, error=str(error))
+                await anyio.sleep(WAIT_S)
 
     async def watch_records(self, bus: Bus) -> None:
         """Keep `open` current from the bucket's own stream."""
@@ -96,8 +120,11 @@ class Groups:
             due = [record for record in self.open.values() if record.deadline <= time.time()]
             for record in due:
                 log.warning("group_deadline", group=record.id, members=len(record.members), size=record.size)
-                for stage, group in await self.close_if_complete(record):
-                    await bus.publish(stage, group)
+                try:
+                    for stage, group in await self.close_if_complete(record):
+                        await bus.publish(stage, group)
+                except BusUnavailable as error:  # it stays due
+                    log.warning("aggregator_waits", group=record.id, error=str(error))
 
     async def on_group(self, group: Group) -> None:
         """A group is on the stream, whoever published it: settle its record and count it."""

@@ -6,6 +6,7 @@ from argparse import Namespace
 
 import anyio
 
+from tiltyard.kit.durability import check_durability
 from tiltyard.kit.provision import provision
 from tiltyard.kit.settings import BusSettings, section
 from tiltyard_proto import topology
@@ -16,8 +17,10 @@ from .main import source_of
 
 async def _provision(arguments: Namespace) -> None:
     source = source_of(arguments)
+    settings = section(source, "bus", BusSettings)
+    await check_durability(settings)
     async with connected(source, "provisioner") as bus:
-        await provision(bus, section(source, "bus", BusSettings).replicas)
+        await provision(bus, settings.replicas)
 
 
 def main(arguments: Namespace) -> int:

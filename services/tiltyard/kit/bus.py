@@ -25,7 +25,7 @@ from tiltyard_proto.topology import Stage
 
 from . import intake, origin, tracing
 from .blobs import BlobMissing, BlobStore
-from .errors import BusError, BusUnavailable, Conflict, NotFound, StreamFull
+from .errors import BusError, BusUnavailable, Conflict, InFlight, NotFound, StreamFull
 from .intake import CLAIM as CLAIM
 from .intake import SCHEMA as SCHEMA
 from .intake import Reject
@@ -34,6 +34,8 @@ from .pull import Delivery, Puller
 from .wire import NotConnected, WireClient
 
 INLINE_LIMIT = 64 << 10
+IN_FLIGHT_S = 10.0
+"""Longest wait for a write of the same key that is on its way."""
 FOLLOW_IDLE_S = 6.0
 """A follower's consumer that was left behind, by a lost connection say, is gone after so long."""
 
@@ -84,12 +86,18 @@ class KeyValue:
         return await self.update(key, value, 0)
 
     async def update(self, key: str, value: bytes, revision: int) -> bool:
-        """Write if the newest revision is `revision`; False when it is not."""
-        try:
-            await self._js.publish(self.subject(key), value, {}, expect=revision)
-        except Conflict:
-            return False
-        return True
+        """Write if the newest revision is `revision`; False when it is not. Waits for a write that is on its way."""
+        deadline = time.monotonic() + IN_FLIGHT_S
+        while True:
+            try:
+                await self._js.publish(self.subject(key), value, {}, expect=revision)
+                return True
+            except Conflict:
+                return False
+            except InFlight:
+                if time.monotonic() > deadline:
+                    raise
+                await anyio.sleep(0.05)
 
     async def put(self, key: str, value: bytes) -> int:
         """Write whatever is there; the revision."""

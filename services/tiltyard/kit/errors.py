@@ -11,6 +11,11 @@ class BusUnavailable(BusError):
     """No answer from JetStream: disconnected, no leader, or the stream does not exist yet. Worth trying again."""
 
 
+class InFlight(BusUnavailable):
+    """Another write of this key is on its way and may yet be lost (a leader cut off from the others holds such writes
+    for ever), so the key is neither free nor taken. Never to be read as a conflict; worth trying again."""
+
+
 class NotFound(BusError):
     """The stream, consumer or message does not exist."""
 

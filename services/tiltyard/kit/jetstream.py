@@ -18,6 +18,7 @@ from .errors import (
     BusUnavailable,
     Conflict,
     Forbidden,
+    InFlight,
     NotFound,
     StreamFull,
     TooLarge,
@@ -31,6 +32,7 @@ __all__ = [
     "BusUnavailable",
     "Conflict",
     "Forbidden",
+    "InFlight",
     "JetStream",
     "NotFound",
     "Stored",
@@ -40,7 +42,8 @@ __all__ = [
 
 API = "$JS.API"
 EXPECT_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
-_CONFLICT_CODES = frozenset({10071, 10164})
+_CONFLICT_CODES = frozenset({10071})
+_IN_FLIGHT_CODES = frozenset({10164})
 _NOT_FOUND_CODES = frozenset({10014, 10037, 10059})
 _FULL_CODES = frozenset({10023, 10047, 10077, 10122})
 _EXPECT_NOTHING = f"{EXPECT_SUBJECT_SEQ}: 0\r\n".encode()
@@ -68,6 +71,8 @@ def _raise_for(error: Mapping[str, Any] | _Error, subject: str) -> None:
     code, err_code, text = error.code, error.err_code, f"{subject}: {error.description}"
     if err_code in _CONFLICT_CODES:
         raise Conflict(text)
+    if err_code in _IN_FLIGHT_CODES:
+        raise InFlight(text)
     if err_code == 10077 and "per subject" in text:
         raise Conflict(text)
     if err_code in _FULL_CODES:

@@ -106,8 +106,11 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """URLs of the NATS servers."""
     embedded: bool = True
     """`tiltyard up` starts its own nats-server on the first URL's port."""
-    replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
-    """Copies of each stream; 3 on a cluster."""
+    durability: Literal["development", "production"] = "development"
+    """'development': one copy, survives killed processes; 'production': three copies on a cluster that syncs every
+    write, survives a power cut of all servers. Start-up refuses production on servers that don't have it."""
+    monitors: tuple[str, ...] = ()
+    """Monitoring URLs of all servers of the cluster, needed for 'production': where the sync setting is read."""
     binary: Annotated[str, msgspec.Meta(min_length=1)] = "nats-server"
     """Executable of the embedded server."""
     secure: bool = False
@@ -119,6 +122,22 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         for url in self.servers:
             check_url(url, "servers", ("nats", "tls", "ws", "wss"))
+        for url in self.monitors:
+            check_url(url, "monitors", ("http", "https"))
+        if self.durability != "production":
+            return
+        if self.embedded:
+            raise ValueError("durability: 'production' stands on a cluster of three servers; set bus.embedded = false")
+        if len(self.monitors) < 3:
+            raise ValueError(
+                "monitors: 'production' needs the monitoring URLs of all three servers or more, "
+                "such as ['http://nats-0:8222', 'http://nats-1:8222', 'http://nats-2:8222']"
+            )
+
+    @property
+    def replicas(self) -> int:
+        """Copies of each stream and bucket."""
+        return 3 if self.durability == "production" else 1
 
 
 def check_url(url: str, key: str, schemes: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard_proto import topology
 from tiltyard_proto.messages import GroupRecord, Rollout, RunStatus
 
@@ -47,7 +48,8 @@ class BusRegister:
         if await self._groups.create(record.id, msgspec.msgpack.encode(record)):
             return record
         entry = await self._groups.read(record.id, GroupRecord)
-        assert entry is not None, "a key that can't be created exists"
+        if entry is None:
+            raise BusUnavailable(f"group {record.id} exists, but the replica that was asked does not have it yet")
         found, revision = entry
         if found is not None:
             return found

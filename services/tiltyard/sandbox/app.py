@@ -15,6 +15,7 @@ from tiltyard_proto.topology import EXECUTE, VERDICT, VERIFY
 from .backend import Backend
 from .gvisor import GVisorBackend
 from .handler import BadMessage
+from .null import NullBackend
 from .pool import Pool
 from .process import ProcessBackend
 from .reaper import become_subreaper
@@ -28,7 +29,9 @@ def open_backend(settings: SandboxSettings) -> Backend:
         return GVisorBackend.open(settings)
     if settings.backend == "process":
         return ProcessBackend(settings)
-    raise ValueError(f"sandbox.backend {settings.backend!r}: expected 'gvisor' or 'process'")
+    if settings.backend == "null":
+        return NullBackend(settings)
+    raise ValueError(f"sandbox.backend {settings.backend!r}: expected 'gvisor', 'process' or 'null'")
 
 
 class Service:

@@ -12,8 +12,8 @@ from tiltyard.kit.ranges import Above0, Positive, Whole
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How untrusted code is run. Limits of one command travel with the command."""
 
-    backend: Literal["gvisor", "process"] = "gvisor"
-    """'gvisor'; or 'process', which isolates nothing and needs `allow_untrusted_process`."""
+    backend: Literal["gvisor", "process", "null"] = "gvisor"
+    """'gvisor'; 'process', unsafe, needs `allow_untrusted_process`; 'null', which runs nothing."""
     allow_untrusted_process: bool = False
     """Run code of a model without a sandbox. For tests on throw-away machines only."""
     runsc: str = ""

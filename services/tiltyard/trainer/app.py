@@ -9,6 +9,7 @@ Left out: evaluation, which the sampler starts.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from tiltyard_proto.flow import StepFold
 from tiltyard_proto.messages import Policy
 
 from . import handler
-from .backend import BusStreams, Learner, StepAbandoned, Streams, Weights
+from .backend import BusStreams, FakeLearner, Learner, StepAbandoned, Streams, Weights
 from .batch import Batch, Limits, build
 from .checkpoint import Checkpoints
 from .files import WEIGHTS, new_directory, policy_directories, policy_directory, sha256, sweep
@@ -46,7 +47,7 @@ async def start(context: Context) -> None:
         source=source,
         data=context.data,
         streams=BusStreams(context.bus),
-        learner=partial(_torch_learner, source, context.settings),
+        learner=partial(_LEARNERS[context.settings.learner], source, context.settings),
         stop=context.stop,
     )
     await trainer.serve()
@@ -57,6 +58,14 @@ def _torch_learner(source: Path, settings: TrainerSettings) -> Learner:
     from .learner import TorchLearner
 
     return TorchLearner(source, settings)
+
+
+def _fake_learner(source: Path, settings: TrainerSettings) -> Learner:
+    log.warning("fake_learner", why="trainer.learner is 'fake': nothing is learned")
+    return FakeLearner(json.loads((source / "config.json").read_bytes())["vocab_size"])
+
+
+_LEARNERS = {"torch": _torch_learner, "fake": _fake_learner}
 
 
 class Trainer:

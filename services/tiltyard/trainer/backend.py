@@ -19,6 +19,7 @@ import anyio
 import msgspec
 
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard_proto.messages import Group, Policy
 from tiltyard_proto.topology import GROUP, POLICY
 
@@ -137,7 +138,14 @@ class BusStreams:
     async def publish(self, policy: Policy) -> Policy:
         if await self._bus.publish(POLICY, policy):
             return policy
-        return await self._bus.get(POLICY, POLICY.subject(policy)) or policy
+        while True:
+            try:
+                stands = await self._bus.get(POLICY, POLICY.subject(policy))
+            except BusUnavailable:
+                stands = None
+            if stands is not None:
+                return stands
+            await anyio.sleep(0.1)  # the bus is away, or the replica that was asked does not have it yet
 
 
 class MemoryStreams:

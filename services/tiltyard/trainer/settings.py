@@ -19,6 +19,8 @@ LossKind = Literal["tis", "clip", "cispo"]
 class TrainerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Table `[trainer]`."""
 
+    learner: Literal["torch", "fake"] = "torch"
+    """'torch' trains; 'fake' counts tokens instead, for load tests of everything around it."""
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Of the weights in the forward and backward pass, and of published weights; the optimizer always keeps float32."""
     device: Annotated[str, msgspec.Meta(pattern="^(cpu|mps|(cuda|xpu)(:[0-9]+)?)$")] = "cpu"

@@ -162,8 +162,8 @@ async def test_a_very_long_line_does_not_stop_the_child() -> None:
 
 
 def test_backoff_doubles_to_its_bound() -> None:
-    """Half a second, doubling, ten seconds at most."""
-    assert [backoff(n, SupervisorSettings()) for n in (1, 2, 3, 5, 6, 50)] == [0.5, 1.0, 2.0, 8.0, 10.0, 10.0]
+    """A tenth of a second, doubling, ten seconds at most."""
+    assert [backoff(n, SupervisorSettings()) for n in (1, 2, 3, 7, 8, 50)] == [0.1, 0.2, 0.4, 6.4, 10.0, 10.0]
 
 
 def test_the_command_of_a_service() -> None:

@@ -9,6 +9,7 @@ from tiltyard.kit.jetstream import (
     BusError,
     BusUnavailable,
     Conflict,
+    InFlight,
     JetStream,
     NotFound,
     StreamFull,
@@ -41,7 +42,7 @@ def test_all_forms_of_the_acknowledgement_subject(reply: str) -> None:
     ("code", "err_code", "description", "kind"),
     [
         (400, 10071, "wrong last sequence: 3", Conflict),
-        (400, 10164, "wrong last sequence", Conflict),
+        (400, 10164, "wrong last sequence", InFlight),
         (503, 10077, "maximum messages per subject exceeded", Conflict),
         (503, 10077, "maximum messages exceeded", StreamFull),
         (503, 10047, "insufficient storage resources available", StreamFull),

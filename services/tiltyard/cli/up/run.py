@@ -21,6 +21,7 @@ from tiltyard.cli import report as report_command
 from tiltyard.cli.errors import UserError
 from tiltyard.cli.main import source_of
 from tiltyard.cli.sections import check_all
+from tiltyard.kit.durability import NotDurable
 from tiltyard.kit.embedded import EmbeddedError
 from tiltyard.kit.jetstream import BusError
 
@@ -53,7 +54,7 @@ def up(arguments: Namespace) -> int:
         if arguments.fresh:
             forget(root, sections["run"].name)
         status = anyio.run(_up, arguments, sections, root)
-    except (EmbeddedError, GaveUp, BusError) as error:
+    except (EmbeddedError, GaveUp, BusError, NotDurable) as error:
         raise UserError(str(error)) from error
     finally:
         lock.close()

@@ -22,7 +22,7 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     services: dict[str, int] = msgspec.field(default_factory=lambda: dict(ALL_SERVICES))
     """Processes of each service; leave the engine out when SGLang serves."""
-    restart_first_s: Above0 = 0.5
+    restart_first_s: Above0 = 0.1
     """Delay before the first restart of a process; doubles up to restart_most_s."""
     restart_most_s: Above0 = 10.0
     """Longest delay between restarts."""

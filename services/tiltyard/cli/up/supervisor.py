@@ -24,6 +24,7 @@ from tiltyard.kit import credentials
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.depth import depth
+from tiltyard.kit.durability import check_durability
 from tiltyard.kit.embedded import LOG, EmbeddedError, launch_server, stop_server, wait_ready
 from tiltyard.kit.janitor import tidy
 from tiltyard.kit.jetstream import BusError
@@ -105,6 +106,7 @@ class Supervisor:
         tasks = await anyio.to_thread.run_sync(run_tasks, run, abandon_on_cancel=True)
         await self._start_bus()
         assert self.bus is not None
+        await check_durability(self.sections["bus"])
         await provision(self.bus, self.sections["bus"].replicas)
         new, old = await publish_tasks(self.bus, tasks)
         say(f"tasks: {new} published, {old} were there already")

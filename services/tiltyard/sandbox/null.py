@@ -1,0 +1,86 @@
+"""The back-end that runs nothing, for load tests of everything around the sandbox.
+
+A command's only effect is on the workspace: its files are written, and its last argument becomes the file `command`,
+so that different commands leave different workspaces. Invariants: workspaces are kept, carried and refused as in the
+real back-ends (same archives, same caps), and are gone when a sandbox is killed. Left out: execution, so every
+verdict that depends on a program's output is wrong; nobody trains on this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from tiltyard_proto.messages import Command, Execution
+from tiltyard_proto.outcomes import Outcome
+
+from .archive import Entry, contents, pack, unpack
+from .backend import SandboxLost, WorkspaceTooLarge, check_path
+from .settings import SandboxSettings
+
+COMMAND_FILE = "command"
+
+
+class NullSandbox:
+    """See `backend.Sandbox`."""
+
+    def __init__(self, name: str, profile: str, settings: SandboxSettings) -> None:
+        self.id, self.profile, self.start_s, self.alive = name, profile, 0.0, True
+        self._settings = settings
+        self._entries: dict[bytes, Entry] = {}
+
+    def _files(self) -> dict[bytes, Entry]:
+        if not self.alive:
+            raise SandboxLost(f"sandbox {self.id} is gone")
+        return self._entries
+
+    async def run(self, command: Command) -> Execution:
+        try:
+            await self.write({**command.files, COMMAND_FILE: command.argv[-1].encode()})
+        except SandboxLost as error:
+            return Execution(outcome=Outcome.SANDBOX_LOST, detail=str(error))
+        return Execution(outcome=Outcome.FINISHED, exit_code=0, node="null")
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            clean = check_path(path)
+            self._files()[clean] = ("f", 0o644, clean, data)
+
+    async def restore(self, archive: bytes) -> None:
+        caps = (self._settings.workspace_bytes, self._settings.workspace_entries)
+        self._files().update({entry[2]: entry for entry in unpack(archive, *caps)})
+
+    async def export(self) -> bytes:
+        entries = self._files().values()
+        size = sum(len(entry[3]) for entry in entries)
+        if size > self._settings.workspace_bytes or len(entries) > self._settings.workspace_entries:
+            raise WorkspaceTooLarge(f"the workspace has {size} bytes in {len(entries)} entries")
+        return pack(entries)
+
+    async def read(self, paths: Iterable[str], limit: int = 1 << 20) -> dict[str, bytes]:
+        return contents(pack(self._files().values()), paths, limit, (1 << 40, 1 << 30))
+
+    async def listing(self, limit: int = 1 << 20) -> dict[str, bytes]:
+        return contents(pack(self._files().values()), None, limit, (1 << 40, 1 << 30))
+
+    async def kill(self) -> None:
+        self.alive = False
+        self._entries = {}
+
+
+class NullBackend:
+    """See `backend.Backend`."""
+
+    def __init__(self, settings: SandboxSettings) -> None:
+        structlog.get_logger().warning("null_sandbox", why="sandbox.backend is 'null': nothing is run")
+        self.settings = settings
+        self.leaked = 0
+        self._count = 0
+
+    async def start(self, profile: str, disk_bytes: int) -> NullSandbox:
+        self._count += 1
+        return NullSandbox(f"null{self._count}", profile, self.settings)
+
+    async def close(self) -> None:
+        return
