@@ -17,6 +17,7 @@ from tiltyard.kit.deadletters import DISCARDED, OPEN, REPLAYING, RESOLVED, SUPER
 from tiltyard.kit.intake import REPLAY_OF
 from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard.kit.replay import Replayer
+from tiltyard.kit.serve import serve
 from tiltyard.kit.settle import Settler
 from tiltyard_proto import topology
 from tiltyard_proto.messages import GroupRecord, Purpose, Rollout, Task
@@ -363,3 +364,28 @@ async def test_a_failing_burial_does_not_stop_the_stage(bus: Bus) -> None:
     await letters.serve_all(bus, letters.refuse, bury=bury)
     assert sorted(asked) == ["run-t-0-0", "run-t-0-1"]
     assert len(await Letters(bus).all()) == 2
+
+
+async def test_a_replay_to_a_stage_with_fair_shares(bus: Bus) -> None:
+    """Where every domain and lane has a consumer of its own, that one's answer ends the replay."""
+    stop = anyio.Event()
+    evaluation = build.rollout()
+    evaluation = msgspec.structs.replace(
+        evaluation, group=msgspec.structs.replace(evaluation.group, purpose=Purpose.EVAL)
+    )
+    await bus.publish(GENERATE, evaluation)
+    await letters.serve_all(bus, letters.refuse)
+    (entry,) = await Letters(bus).all()
+    assert (entry.domain, entry.letter.subject) == ("math.test", GENERATE.subject(evaluation))
+    await Replayer(Letters(bus)).replay(entry)
+    async with anyio.create_task_group() as tasks:
+
+        async def go() -> None:
+            await serve(bus, GENERATE, letters.take, slots=2, stop=stop, fair=True)
+
+        tasks.start_soon(go)
+        with anyio.fail_after(20):
+            while (await settled(bus))[0].state.state != RESOLVED:  # noqa: ASYNC110  (nobody announces it)
+                await anyio.sleep(0.05)
+        stop.set()
+    assert len(await stored(bus, VERIFY)) == 1
