@@ -56,6 +56,10 @@ class Access(msgspec.Struct, frozen=True):
 
 READS: dict[str, tuple[Stage[Any], ...]] = {"gateway": (POLICY,), "aggregator": (VERDICT,)}
 """Stages whose messages a service reads by subject although it does not send to them."""
+FOLLOWS: dict[str, tuple[Stage[Any], ...]] = {"sampler": (DLQ,)}
+"""Stages that a service follows although it is no receiver: the sampler counts dead letters for alerts."""
+LETTERS_BUCKET = "tilt_letters"
+"""How each dead letter stands."""
 INFOS: dict[str, tuple[Stage[Any], ...]] = {
     "sampler": (TASK, GROUP, POLICY),
     "gateway": (POLICY,),
@@ -65,6 +69,7 @@ INFOS: dict[str, tuple[Stage[Any], ...]] = {
 KEPT: tuple[Access, ...] = (
     Access("sampler", GROUPS_BUCKET, write=True, list=True),
     Access("sampler", RUNS_BUCKET, write=True),
+    Access("sampler", LETTERS_BUCKET, follow=True),
     Access("aggregator", GROUPS_BUCKET, write=True, follow=True),
     Access("gateway", WEIGHTS_BUCKET),
     Access("sandbox", WEIGHTS_BUCKET),
@@ -147,6 +152,8 @@ def _service(user: str) -> Iterator[str]:
             yield from _flows(stage) if stage.shared else ()
     yield from (_read(stage.stream, stage.subjects) for stage in READS.get(user, ()))
     yield from (_info(stage.stream) for stage in INFOS.get(user, ()))
+    for stage in FOLLOWS.get(user, ()):
+        yield from _follow(stage.stream)
     for access in KEPT:
         if access.user == user:
             yield from _bucket(access)

@@ -172,7 +172,7 @@ def forbidden_publishes(user: str) -> list[str]:
         if user not in names(stage.sender):
             found.append(f"tilt.v1.{stage.name}.domain.key")
         found += [f"tilt.v1.{stage.name}.domain.key.replay.1", f"tilt.v1.{stage.name}.domain"]
-        if user not in names(stage.receiver):
+        if user not in names(stage.receiver) and stage not in permissions.FOLLOWS.get(user, ()):
             found += [
                 f"$JS.API.CONSUMER.MSG.NEXT.{stage.stream}.{durable(stage)}",
                 f"$JS.ACK.{stage.stream}.{durable(stage)}.1.1.1.1700000000000000000.0",

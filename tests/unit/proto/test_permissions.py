@@ -42,6 +42,14 @@ def test_work_belongs_to_the_receiver(user: str, stage: object) -> None:
         assert may_publish(user, subject) == (mine if found.work or "MSG.NEXT" in subject else False)
 
 
+def test_only_the_sampler_watches_dead_letters() -> None:
+    """It follows them for the gauges; it can neither change how they stand nor remove them."""
+    follow = "$JS.API.CONSUMER.CREATE.TILT_DLQ"
+    assert [user for user in services() if may_publish(user, follow)] == ["sampler"]
+    assert not may_publish("sampler", "$KV.tilt_letters.key")
+    assert not may_publish("sampler", "$JS.API.STREAM.PURGE.TILT_DLQ")
+
+
 @pytest.mark.parametrize("user", services())
 def test_no_service_manages_the_bus(user: str) -> None:
     """No service creates, changes, purges or deletes a stream, nor deletes or makes durable consumers."""
