@@ -151,6 +151,14 @@ async def test_a_foreign_header_can_be_read(bus: Bus) -> None:
     assert (found.body, found.headers["Name"]) == (b"body", "Zürich")
 
 
+async def test_a_header_named_status_is_no_status(bus: Bus) -> None:
+    """A message whose publisher named a header `Status` is read back like any other."""
+    await bus.js.publish(subject("a"), b"body", {"Status": "404"})
+    found = await bus.js.last(GENERATE.stream, subject("a"))
+    assert found is not None
+    assert found.body == b"body"
+
+
 async def test_the_callers_headers_are_left_alone(bus: Bus) -> None:
     """18: publishing doesn't write into the dictionary it is given."""
     headers = {"Tilt-Schema": "rollout/1"}

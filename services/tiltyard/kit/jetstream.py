@@ -156,9 +156,8 @@ class JetStream:
 
 def _stored(answer: Answer) -> Stored | None:
     headers = parse_headers(answer[0])
-    status = headers.get("Status")
-    if status == "404":
-        return None
-    if status is not None:
-        raise ApiError(int(status), 0, headers.get("Description", "direct read refused"))
+    if answer[0].startswith(b"NATS/1.0 "):  # a status of the server's, not a header that somebody named so
+        if headers["Status"] == "404":
+            return None
+        raise ApiError(int(headers["Status"]), 0, headers.get("Description", "direct read refused"))
     return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), answer[1], headers)
