@@ -42,7 +42,7 @@ async def freeze(server: Any) -> None:
     server.process.send_signal(signal.SIGSTOP)
     tasks = list(Path(f"/proc/{server.process.pid}/task").glob("*/stat"))  # noqa: ASYNC240
     with anyio.fail_after(5):
-        while any(task.read_text().rpartition(")")[2].split()[0] != "T" for task in tasks):
+        while any(task.read_text().rpartition(")")[2].split()[0] != "T" for task in tasks):  # noqa: ASYNC110
             await anyio.sleep(0.005)
 
 
