@@ -30,7 +30,7 @@ from tiltyard.cli.report import Row
 from tiltyard.kit import log
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import Bus
-from tiltyard.kit.embedded import free_port, start_server
+from tiltyard.kit.embedded import LOG, free_port, launch_server, wait_ready
 from tiltyard.kit.provision import consumer_config, provision
 from tiltyard.kit.pull import Puller
 from tiltyard_proto.topology import GENERATE
@@ -60,7 +60,9 @@ async def server() -> AsyncIterator[tuple[Bus, int, int]]:
     """A fresh server with a provisioned bus on it, its port and its process id."""
     with tempfile.TemporaryDirectory(prefix="bench-bus-") as directory:
         port = free_port()
-        process = await asyncio.to_thread(start_server, Path(directory) / "nats", port=port)
+        store = Path(directory) / "nats"
+        process = launch_server(store, "127.0.0.1", port, tied_to_us=True)  # it ends with us, however we end
+        await asyncio.to_thread(wait_ready, process, "127.0.0.1", port, store / LOG)
         bus = await Bus.connect(f"nats://127.0.0.1:{port}", BlobStore(Path(directory) / "blobs"), "bench")
         try:
             await provision(bus)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,15 @@ async def stored(bus: Bus) -> int:
     return int(info["state"]["messages"])
 
 
+async def freeze(server: Any) -> None:
+    """Stop the server's process, and wait until all its threads stand: from here on nothing is answered."""
+    server.process.send_signal(signal.SIGSTOP)
+    tasks = list(Path(f"/proc/{server.process.pid}/task").glob("*/stat"))  # noqa: ASYNC240
+    with anyio.fail_after(5):
+        while any(task.read_text().rpartition(")")[2].split()[0] != "T" for task in tasks):  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+
+
 async def test_a_full_stream_refuses_at_once(bus: Bus) -> None:
     """1: a publish that the server refuses raises a typed error within a second and leaves nothing in flight."""
     await limit_messages(bus, 2)
@@ -61,7 +71,7 @@ async def test_a_full_stream_makes_the_publisher_wait(bus: Bus) -> None:
 async def test_outstanding_publishes_fail_at_once_on_a_disconnect(bus: Bus, nats_server: Any) -> None:
     """2: no publish that was in flight when the connection broke stays pending, and none keeps a slot."""
     await bus.js.publish(subject("warm"), b"x", {})
-    nats_server.process.send_signal(19)  # frozen: nothing will be answered
+    await freeze(nats_server)
     try:
         calls = [asyncio.ensure_future(bus.js.publish(subject(key), b"x", {}, expect=0)) for key in range(55)]
         await anyio.sleep(0.1)
@@ -89,7 +99,7 @@ async def test_publishes_cut_off_by_a_kill_are_stored_once(bus: Bus, nats_server
 async def test_cancellation_stays_cancellation(bus: Bus, nats_server: Any) -> None:
     """3: a cancelled publish ends as cancelled, under asyncio and under anyio, and its place is free again."""
     await bus.js.publish(subject("warm"), b"x", {})
-    nats_server.process.send_signal(19)
+    await freeze(nats_server)
     call = asyncio.ensure_future(bus.js.publish(subject("a"), b"x", {}))
     await anyio.sleep(0.05)
     call.cancel()
@@ -98,7 +108,7 @@ async def test_cancellation_stays_cancellation(bus: Bus, nats_server: Any) -> No
     with anyio.move_on_after(0.05) as scope:
         await bus.js.publish(subject("b"), b"x", {})
     assert scope.cancelled_caught
-    nats_server.process.send_signal(18)
+    nats_server.process.send_signal(signal.SIGCONT)
     with anyio.fail_after(5):
         while bus.js.replies.in_flight:  # noqa: ASYNC110  (answers arrive, and nobody waits for them)
             await anyio.sleep(0.01)
