@@ -15,10 +15,10 @@ from collections import Counter
 from datetime import datetime
 
 import anyio
-from queues import consumers
 from world import World
 
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.depth import consumers
 from tiltyard.kit.jetstream import BusError
 from tiltyard_proto import topology
 from tiltyard_proto.topology import Stage
