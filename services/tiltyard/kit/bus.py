@@ -214,10 +214,11 @@ class Bus:
 
     async def receive(self, stage: Stage[M], delivery: Delivery) -> M:
         """The message of a delivery; Reject when it can't be worked on, BlobMissing when its claim leads nowhere."""
-        try:
-            origin.check(stage, delivery.subject, delivery.headers)
-        except origin.Misplaced as error:
-            raise Reject("subject", str(error)) from error
+        if delivery.reply:  # what is read directly has the mark of a read by itself
+            try:
+                origin.check(stage, delivery.subject, delivery.headers)
+            except origin.Misplaced as error:
+                raise Reject("subject", str(error)) from error
         body = delivery.body
         if delivery.headers.get(CLAIM):
             body = await anyio.to_thread.run_sync(self.blobs.get, intake.claim(body))
