@@ -95,7 +95,7 @@ async def doctor(settings: SandboxSettings, profile: str = "python") -> list[Che
     try:
         backend = GVisorBackend.open(settings)
     except StartFailed as error:
-        return [Check(name="start", ok=False, detail=str(error), mend=RUNSC)]
+        return [_not_started(error)]
     try:
         sandbox = await backend.start(profile, LIMITS.disk_bytes)
         checks = [Check(name="start", ok=True, detail=f"{sandbox.start_s * 1000:.0f} ms, {backend.platform}")]
@@ -104,9 +104,14 @@ async def doctor(settings: SandboxSettings, profile: str = "python") -> list[Che
         checks.append(Check(name="clean-up", ok=backend.leaked == 0, detail=f"{backend.leaked} left", mend=GROUPS))
         return checks
     except StartFailed as error:
-        return [Check(name="start", ok=False, detail=str(error), mend=RUNSC)]
+        return [_not_started(error)]
     finally:
         await backend.close()
+
+
+def _not_started(error: StartFailed) -> Check:
+    said = str(error)  # what is missing is named with its mend already
+    return Check(name="start", ok=False, detail=said, mend="" if "infra/setup" in said else RUNSC)
 
 
 async def _check(sandbox: Sandbox, probe: _Probe) -> Check:
@@ -129,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = SandboxSettings(runsc=options.runsc, home=options.home, platform=options.platform)
     checks = anyio.run(doctor, settings, backend_options={"use_uvloop": True})
     for check in checks:
-        mend = "" if check.ok else f"; mend: {check.mend}"
+        mend = f"; mend: {check.mend}" if check.mend and not check.ok else ""
         print(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}{mend}")
     return 0 if all(check.ok for check in checks) else 1
 

@@ -175,3 +175,41 @@ def test_the_command_prints_a_stored_run(run_path: Path, tmp_path: Path, capsys:
     arguments.run = "other"
     with pytest.raises(UserError, match=r"no run 'other' in .*; runs there: run"):
         report.main(arguments)
+
+
+def test_damaged_parts_are_left_out_and_named(run_path: Path) -> None:
+    """A truncated part costs its rows and nothing else; when none can be read the report says which."""
+    part = next((run_path / "archive/rollouts").glob("part-*.parquet"))
+    bad = part.with_name("part-000000000010-000000000012.parquet")
+    bad.write_bytes(part.read_bytes()[:100])
+    said = report.text(RUN, run_path)
+    assert f"Left out, since they can't be read: {bad}" in said
+    assert "Held-out pass rate" in said
+    part.write_bytes(b"")
+    said = report.text(RUN, run_path)
+    assert "No rollout has been archived yet" in said
+    assert f"Can't be read: {part}" in said
+    assert f"Can't be read: {bad}" in said
+
+
+@pytest.mark.parametrize("summary", ["", "x", "[1]", '{"wall_s": 1}', '{"run": "run", "wall_s": "long"}'])
+def test_without_policies_and_with_a_summary_that_is_none(run_path: Path, summary: str) -> None:
+    """Half a run has a report as well."""
+    for part in (run_path / "archive/policies").glob("*"):
+        part.unlink()
+    (run_path / "summary.json").write_text(summary)
+    assert "unknown state" in report.text(RUN, run_path)
+    assert {row.measure: row for row in report.rows(RUN, run_path)}["policy updates"].value == 0
+
+
+def test_a_damaged_run_file_and_a_bad_name(run_path: Path, tmp_path: Path) -> None:
+    """Each is one line; a name can't reach other directories."""
+    overrides = [f"data.root={tmp_path}", "run.name=run"]
+    (run_path / "run.json").write_text("x")
+    with pytest.raises(UserError, match=r"run\.json is damaged: .*remove it"):
+        report.main(Namespace(config=None, set=overrides, run=None, results=None))
+    with pytest.raises(ValueError, match=r"run '\.\./run': expected a lower-case letter"):
+        report.main(Namespace(config=None, set=overrides, run="../run", results=None))
+    (run_path / "run.json").unlink()
+    with pytest.raises(UserError, match="--results /proc/x/y"):
+        report.main(Namespace(config=None, set=overrides, run=None, results=Path("/proc/x/y")))

@@ -12,12 +12,14 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import msgspec
+import psutil
 import pytest
 from support.waiting import until
 
 from tiltyard.cli.errors import UserError
 from tiltyard.cli.up import preflight
 from tiltyard.cli.up.child import Child, GaveUp, backoff, cpu_seconds, describe, service_argv
+from tiltyard.cli.up.disk import FULL_BYTES, ROOM_BYTES, DiskWatch
 from tiltyard.cli.up.lines import MergedLog, readable
 from tiltyard.cli.up.settings import SupervisorSettings
 
@@ -112,6 +114,49 @@ async def test_stop_kills_what_ignores_term() -> None:
             await stubborn.stop()
         assert not alive(pid)
     assert lines.of("up") == ["svc did not stop within 0.3 s; killed"]
+
+
+async def test_killing_is_for_good() -> None:
+    """A child that is killed at once is not started again."""
+    lines = Lines()
+    steady = child("echo up; exec sleep 60", lines)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(steady.run)
+            await until(lambda: lines.of("svc") == ["up"])
+            steady.kill()
+    assert (lines.of("svc"), steady.restarts, steady.pid) == (["up"], 0, None)
+
+
+async def test_giving_up_repeats_what_the_child_said() -> None:
+    """The last line of its log, in readable form, is the reason a person reads."""
+    line = '{"event": "service_failed", "exception": [{"exc_type": "OSError", "exc_value": "No space left"}]}'
+    with pytest.raises(GaveUp, match=r"it said: service_failed  OSError: No space left$"):
+        await child(f"echo '{line}'; exit 1", Lines(), msgspec.structs.replace(QUICK, give_up=0)).run()
+
+
+def test_a_child_ends_with_its_supervisor() -> None:
+    """SIGKILL of the supervisor leaves no process of its children behind."""
+    code = (
+        "import anyio; from tiltyard.cli.up.child import Child; "
+        "from tiltyard.cli.up.settings import SupervisorSettings; "
+        "c = Child('svc', ['/bin/sh', '-c', 'echo $$; exec sleep 60'], SupervisorSettings(), "
+        "lambda name, line: print(line, flush=True)); anyio.run(c.run)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as supervisor:
+        assert supervisor.stdout is not None
+        grandchild = psutil.Process(int(supervisor.stdout.readline()))
+        supervisor.kill()
+    _, left = psutil.wait_procs([grandchild], timeout=10)
+    assert not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_the_disk_is_watched_with_hysteresis() -> None:
+    """Full is said once a minute while it lasts; room counts only well above the line, and only after it was full."""
+    watch, full, room = DiskWatch(), FULL_BYTES - 1, ROOM_BYTES
+    looks = [(room, 0), (full, 1), (full, 30), (full, 62), (FULL_BYTES, 70), (room - 1, 70), (room, 70), (room, 70)]
+    assert [watch.look(free, now) for free, now in looks] == ["", "full", "", "full", "", "", "room", ""]
 
 
 async def test_stopping_what_never_ran() -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tiltyard.kit.blobs import BlobMissing, BlobStore
+from tiltyard_proto.messages import BlobRef
 
 
 @pytest.fixture
@@ -78,3 +79,11 @@ def test_a_write_that_fails_leaves_nothing(store: BlobStore, monkeypatch: pytest
     with pytest.raises(OSError, match="No space"):
         store.put(b"content")
     assert files(store) == []
+
+
+@pytest.mark.parametrize("digest", ["../../secret", "/dev/zero", "", "0" * 63, "0" * 64 + "\n", "A" * 64])
+def test_a_reference_reaches_nothing_outside(store: BlobStore, digest: str) -> None:
+    """A reference is what somebody sent: a path in place of the hash is refused before any file is opened."""
+    (store.root.parent / "secret").write_bytes(b"secret")
+    with pytest.raises(BlobMissing, match="is no SHA-256"):
+        store.get(BlobRef(uri="x", size=6, sha256=digest))

@@ -144,6 +144,21 @@ def test_training_tasks_are_of_the_training_split() -> None:
     assert {record.task_id for record in open_all(made)} == {task.id for task in TASKS[:2]}
 
 
+def test_a_broken_task_is_retired() -> None:
+    """A task that its verifier calls broken is not tried again; when all are, all are tried, so that the run ends."""
+    made = after_first_evaluation(steps=50)
+    record = open_all(made)[0]
+    group = closed(record, trainable=False)
+    member = group.members[0]
+    broken = msgspec.structs.replace(member.verdict, outcome=Outcome.TASK_BROKEN, score=None)
+    group = msgspec.structs.replace(group, members=(msgspec.structs.replace(member, verdict=broken),))
+    made.on_group(group)
+    assert record.task_id not in {task.id for task in made.train_tasks()}
+    assert len(made.train_tasks()) == len(TASKS) - 1
+    made.retired = {task.id for task in TASKS}
+    assert len(made.train_tasks()) == len(TASKS)
+
+
 def test_nothing_to_train_on() -> None:
     """A run without training tasks opens no training group."""
     assert after_first_evaluation(tasks=EVAL_TASKS).groups_to_open(NOW) == []

@@ -81,7 +81,7 @@ async def check_sandbox(settings: Any, data: DataSettings, say: Say) -> None:
     checks = await doctor(settings)
     for check in checks:
         if not check.ok:
-            raise UserError(f"sandbox: {check.name}: {check.detail}; mend: {check.mend}")
+            raise UserError(f"sandbox: {check.name}: {check.detail}" + (f"; mend: {check.mend}" if check.mend else ""))
     for profile in settings.pool:
         try:
             find_image(settings, profile)
