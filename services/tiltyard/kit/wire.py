@@ -152,7 +152,10 @@ class WireClient(Client):  # type: ignore[misc]
         if self._status != Client.CONNECTED or not self._pending:
             return  # what was queued when the connection broke is dropped by `_attempt_reconnect`
         frames, self._pending, self._pending_data_size = self._pending, [], 0
-        self._transport.writelines(frames)
+        try:
+            self._transport.writelines(frames)
+        except RuntimeError as error:  # uvloop: the transport has closed, and the read loop will tell in a moment
+            log.debug("written_to_a_closed_connection", error=str(error))
 
     def say(self, subject: str, body: bytes) -> None:
         """Publish without headers and without an answer; NotConnected while there is no connection."""

@@ -233,6 +233,7 @@ def build(groups: Sequence[Group], version: int, limits: Limits) -> Batch:
         "zero_advantage": float(tally.flat),
         "staleness_mean": sum(tally.staleness) / max(1, len(tally.staleness)),
         "staleness_max": float(max(tally.staleness, default=0)),
+        "staleness_limit": float(limits.max_staleness),
         "fed_tokens": float(sum(map(len, rows))),
     }
     return Batch(
