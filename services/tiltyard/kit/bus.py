@@ -34,6 +34,8 @@ from .pull import Delivery, Puller
 from .wire import NotConnected, WireClient
 
 INLINE_LIMIT = 64 << 10
+AWAY_EVERY_S = 10.0
+"""Between two lines that say that the server can't be reached."""
 IN_FLIGHT_S = 10.0
 """Longest wait for a write of the same key that is on its way."""
 FOLLOW_IDLE_S = 6.0
@@ -129,8 +131,15 @@ class Bus:
     async def connect(cls, servers: str | Sequence[str], blobs: BlobStore, name: str, **options: Any) -> Bus:
         """Connect and keep reconnecting for ever; the first connection is waited for as well."""
 
+        said = -AWAY_EVERY_S
+
         async def note(error: Exception) -> None:
-            log.warning("bus_error", error=str(error) or type(error).__name__)
+            nonlocal said
+            if isinstance(error, OSError):  # tried several times a second for as long as the server is away
+                if time.monotonic() - said < AWAY_EVERY_S:
+                    return
+                said = time.monotonic()
+            log.warning("bus_error", servers=servers, error=str(error) or type(error).__name__)
 
         client = WireClient()
         chosen: dict[str, Any] = {

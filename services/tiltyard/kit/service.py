@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import anyio
 import msgspec
 import structlog
+from anyio.abc import TaskGroup
 
 from . import log as log_setup
 from . import tracing
@@ -174,15 +175,34 @@ def _load(target: str) -> Callable[[Context], Awaitable[None]]:
 async def _connect(
     settings: BusSettings, blobs: BlobStore, name: str, stop: anyio.Event, options: dict[str, Any]
 ) -> Bus | None:
-    log = structlog.get_logger()
+    """A connection, however long it takes; None when told to stop before there was one."""
     while not stop.is_set():
+        found: list[Bus] = []
         try:
-            return await Bus.connect(settings.servers, blobs, name, **options)
-        except (OSError, TimeoutError) as error:
-            log.warning("bus_away", servers=settings.servers, error=str(error))
-            with anyio.move_on_after(1.0):
-                await stop.wait()
+            async with anyio.create_task_group() as race:
+                race.start_soon(_try_connect, race, found, settings, blobs, name, options)
+                race.start_soon(_cancel_on, stop, race)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        if found:
+            return found[0]
     return None
+
+
+async def _try_connect(
+    race: TaskGroup, found: list[Bus], settings: BusSettings, blobs: BlobStore, name: str, options: dict[str, Any]
+) -> None:
+    try:
+        found.append(await Bus.connect(settings.servers, blobs, name, **options))
+    except (OSError, TimeoutError) as error:
+        structlog.get_logger().warning("bus_away", servers=settings.servers, error=str(error))
+        await anyio.sleep(1.0)
+    race.cancel_scope.cancel()
+
+
+async def _cancel_on(stop: anyio.Event, race: TaskGroup) -> None:
+    await stop.wait()
+    race.cancel_scope.cancel()
 
 
 async def _watch_signals(stop: anyio.Event, tasks: Any, *, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:

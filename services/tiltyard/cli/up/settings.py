@@ -21,7 +21,7 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """`[supervisor]`: what `tiltyard up` starts and how it keeps it running."""
 
     services: dict[str, int] = msgspec.field(default_factory=lambda: dict(ALL_SERVICES))
-    """Processes of each service; leave the engine out when SGLang serves."""
+    """Processes of each service; one that is not named has 1. `engine = 0` when SGLang serves."""
     restart_first_s: Above0 = 0.1
     """Delay before the first restart of a process; doubles up to restart_most_s."""
     restart_most_s: Above0 = 10.0
@@ -36,6 +36,7 @@ class SupervisorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Free disk space that must be there at the start."""
 
     def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "services", {**ALL_SERVICES, **self.services})
         for name, count in self.services.items():
             if name not in ALL_SERVICES:
                 raise ValueError(f"services: no service {name!r}; there are {', '.join(ALL_SERVICES)}")
