@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox model demo seeds bench-bus poison chaos test lint format clean
+.PHONY: help setup python sandbox model demo seeds bench-bus poison chaos cluster test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
@@ -42,6 +42,9 @@ chaos: python ## kill services and the bus under 10,000 rollouts, then audit (th
 test: python sandbox model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(SUDO) $(BIN)/pytest $(ARGS)
+
+cluster: python ## three nats-servers, leaders killed and changed under load (two minutes)
+	@$(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/cluster $(ARGS)
 
 lint: python ## style, types, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

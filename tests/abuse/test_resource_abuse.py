@@ -113,9 +113,13 @@ THREADS = "import threading, time\nwhile True: threading.Thread(target=time.slee
     ids=["bash-bomb", "fork-loop", "threads"],
 )
 async def test_6_7_process_bombs(sandbox: Sandbox, run: Callable[[Sandbox], object]) -> None:
-    """Fork and thread bombs meet the process limit, are named as such, and the sandbox goes on."""
+    """Fork and thread bombs meet the process limit, are named as such, and the sandbox goes on.
+
+    A shell may cope with refused forks and end well before anybody counts; then its own words must tell.
+    """
     found = await run(sandbox)  # type: ignore[misc]
-    assert found.outcome is Outcome.PROCESS_LIMIT, found
+    coped = found.outcome is Outcome.FINISHED and b"fork: " in found.stderr
+    assert found.outcome is Outcome.PROCESS_LIMIT or coped, found
     assert sandbox.alive
     await assert_serves(sandbox)
 

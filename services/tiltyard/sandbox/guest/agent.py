@@ -114,9 +114,10 @@ class Agent:
     def finish(self, child: Child, begun: float) -> tuple[bytes, ...]:
         """Sweep, close, and say how it went."""
         flags = [child.stopped] if child.stopped else []
-        if child.status != 0 or child.stopped:
+        left = child.others()
+        if child.status != 0 or child.stopped or left:
             child.peak_processes = max(child.peak_processes, count_processes())
-        if child.others():
+        if left:
             flags.append("left")
         if not child.sweep():
             flags.append("unswept")
