@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from support.sandbox_host import eventually_no_traces
 
-from tiltyard.sandbox.backend import Sandbox
+from tiltyard.sandbox.backend import Sandbox, Want
 from tiltyard.sandbox.gvisor import GVisorBackend
 from tiltyard.sandbox.settings import SandboxSettings
 
@@ -27,7 +27,7 @@ async def gvisor() -> AsyncIterator[GVisorBackend]:
 @pytest.fixture
 async def sandbox(gvisor: GVisorBackend) -> AsyncIterator[Sandbox]:
     """One sandbox; afterwards nothing of it may be left."""
-    made = await gvisor.start("python", SETTINGS.disk_bytes)
+    made = await gvisor.start(Want(disk_bytes=SETTINGS.disk_bytes))
     yield made
     await made.kill()
     await eventually_no_traces(gvisor, made.id)

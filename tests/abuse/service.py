@@ -9,6 +9,7 @@ import sys
 
 import anyio
 
+from tiltyard.sandbox.backend import Want
 from tiltyard.sandbox.gvisor import GVisorBackend
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits
@@ -21,7 +22,7 @@ async def main(*arguments: str) -> None:
     busy = Command(argv=("bash", "-c", "setsid sleep 600 & while :; do sleep 0.1; done"), limits=ExecLimits(wall_s=600))
     async with anyio.create_task_group() as tasks:
         for _ in range(int(count)):
-            tasks.start_soon((await backend.start("python", 64 << 20)).run, busy)
+            tasks.start_soon((await backend.start(Want())).run, busy)
         print("ready", flush=True)
         await anyio.sleep_forever()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiltyard.sandbox.backend import Sandbox
+from tiltyard.sandbox.backend import Sandbox, Want
 from tiltyard.sandbox.gvisor import GVisorBackend
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
@@ -21,7 +21,7 @@ LIMITS = ExecLimits(wall_s=10.0)
 @pytest.fixture(scope="module")
 async def shared(gvisor: GVisorBackend) -> AsyncIterator[Sandbox]:
     """One sandbox for the probes that leave it as it was."""
-    made = await gvisor.start("python", 64 << 20)
+    made = await gvisor.start(Want())
     yield made
     assert made.alive
     await made.kill()

@@ -15,6 +15,7 @@ import pytest
 from support.sandbox_host import eventually_no_traces, processes_of
 
 from tiltyard.sandbox import images
+from tiltyard.sandbox.backend import Want
 from tiltyard.sandbox.cgroups import Tree
 from tiltyard.sandbox.gvisor import GVisorBackend
 from tiltyard.sandbox.instance import GROUP
@@ -114,7 +115,7 @@ async def test_29_two_services_on_one_host(home: SandboxSettings, start_service:
         assert not (Path(home.home) / "run" / second).exists()
         assert before == set(alive(first))
         assert living.poll() is None
-        sandbox = await backend.start("python", 64 << 20)
+        sandbox = await backend.start(Want())
         assert (await sandbox.run(Command(argv=("true",)))).outcome is Outcome.FINISHED
         await sandbox.kill()
     finally:
@@ -135,7 +136,7 @@ def part_named(backend: GVisorBackend, part: str) -> int:
 @pytest.mark.parametrize("part", ["launcher", "runsc-sandbox", "runsc-gofer"])
 async def test_28_death_of_a_part(gvisor: GVisorBackend, part: str) -> None:
     """When a part is killed the command ends, as lost where the sandbox can't go on, and all is cleaned up."""
-    sandbox = await gvisor.start("python", 64 << 20)
+    sandbox = await gvisor.start(Want())
     begun = time.monotonic()
 
     async def kill_soon() -> None:
@@ -157,7 +158,7 @@ async def test_28_death_of_a_part(gvisor: GVisorBackend, part: str) -> None:
 
 async def test_kill_while_busy_leaves_nothing(gvisor: GVisorBackend) -> None:
     """Killing a sandbox under a running command ends the command as lost and leaves nothing."""
-    sandbox = await gvisor.start("python", 64 << 20)
+    sandbox = await gvisor.start(Want())
     async with anyio.create_task_group() as tasks:
 
         async def kill_soon() -> None:
@@ -177,7 +178,7 @@ async def test_failed_start_leaves_nothing(home: SandboxSettings, tmp_path: Path
     backend = GVisorBackend.open(SandboxSettings(home=home.home, runsc=home.runsc, image={"python": str(broken)}))
     try:
         with pytest.raises(Exception, match="agent into") as caught:
-            await backend.start("python", 64 << 20)
+            await backend.start(Want())
         assert "\n" not in str(caught.value)
         await eventually_no_traces(backend)
     finally:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tiltyard.sandbox.backend import Sandbox
+from tiltyard.sandbox.backend import Sandbox, Want
 from tiltyard.sandbox.gvisor import GVisorBackend
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
@@ -216,7 +216,7 @@ async def test_14_disk_fill(sandbox: Sandbox, script: str, full: bool) -> None:
 
 async def test_neighbour_is_not_slowed(gvisor: GVisorBackend, sandbox: Sandbox) -> None:
     """While one sandbox burns CPU and forks, another answers as usual and keeps its files."""
-    other = await gvisor.start("python", 64 << 20)
+    other = await gvisor.start(Want())
     try:
         await other.write({"kept": b"1"})
         await sh(sandbox, ":(){ :|:& };:; sleep 0.3", ExecLimits(wall_s=1.0))

@@ -11,6 +11,8 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+import msgspec
+
 from tiltyard_proto.messages import Command, Execution
 
 
@@ -40,6 +42,18 @@ class WorkspaceFull(SandboxError):
 
 class ArchiveRefused(ValueError):
     """An archive holds what may not be unpacked."""
+
+
+class Want(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of a back-end. Sandboxes are interchangeable exactly when their wants are equal."""
+
+    profile: str = "python"
+    disk_bytes: int = 64 << 20
+    """Size of the workspace."""
+    egress: tuple[str, ...] = ()
+    """Hosts ('name' or 'name:port') that may be reached through the filtering proxy; none: no network at all."""
+    snapshot: str = ""
+    """Id of a session's snapshot to start from; empty: the profile's clean state."""
 
 
 class Sandbox(Protocol):
@@ -88,8 +102,8 @@ class Backend(Protocol):
     leaked: int
     """Sandboxes of which something was left behind."""
 
-    async def start(self, profile: str, disk_bytes: int) -> Sandbox:
-        """A ready sandbox with an empty workspace of `disk_bytes`; StartFailed otherwise."""
+    async def start(self, want: Want) -> Sandbox:
+        """A ready sandbox as wanted, its workspace empty unless it starts from a snapshot; StartFailed otherwise."""
         ...
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
 
-from .backend import Sandbox, StartFailed
+from .backend import Sandbox, StartFailed, Want
 from .gvisor import GVisorBackend
 from .settings import SandboxSettings
 
@@ -97,7 +97,7 @@ async def doctor(settings: SandboxSettings, profile: str = "python") -> list[Che
     except StartFailed as error:
         return [_not_started(error)]
     try:
-        sandbox = await backend.start(profile, LIMITS.disk_bytes)
+        sandbox = await backend.start(Want(profile=profile, disk_bytes=LIMITS.disk_bytes))
         checks = [Check(name="start", ok=True, detail=f"{sandbox.start_s * 1000:.0f} ms, {backend.platform}")]
         checks += [await _check(sandbox, probe) for probe in PROBES]
         await sandbox.kill()

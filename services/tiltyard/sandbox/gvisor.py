@@ -23,7 +23,7 @@ import anyio
 import structlog
 
 from . import images
-from .backend import LimitBusy, SandboxLost, StartFailed
+from .backend import LimitBusy, SandboxLost, StartFailed, Want
 from .cgroups import Cgroup, CgroupError, Counters, Limits, Tree
 from .channel import Channel, connect
 from .instance import Instance, reconcile
@@ -119,7 +119,7 @@ class GVisorBackend:
         self.platform = settings.platform
         self.leaked = 0
         self._live: dict[str, GVisorCell] = {}
-        self._bundles: dict[tuple[str, int], Path] = {}
+        self._bundles: dict[Want, Path] = {}
         self._count = 0
         self._choosing = anyio.Lock()
 
@@ -143,26 +143,26 @@ class GVisorBackend:
 
     # ------------------------------------------------------------ start
 
-    async def start(self, profile: str, disk_bytes: int) -> RemoteSandbox:
+    async def start(self, want: Want) -> RemoteSandbox:
         """See `backend.Backend`. With platform 'auto' the first start decides."""
         async with self._choosing:
             if self.platform == "auto":
                 self.platform = "ptrace"
                 try:
-                    return await self._start(profile, disk_bytes)
+                    return await self._start(want)
                 except StartFailed:
                     self.platform = "systrap"
-        return await self._start(profile, disk_bytes)
+        return await self._start(want)
 
-    async def _start(self, profile: str, disk_bytes: int) -> RemoteSandbox:
+    async def _start(self, want: Want) -> RemoteSandbox:
         begun = time.monotonic()
-        bundle = await self._bundle(profile, disk_bytes)
+        bundle = await self._bundle(want)
         self._count += 1
         name = f"s{self._count}"
         path = self.instance.path / name
         settings = self.settings
         cell = GVisorCell(
-            self, name, self.tree.group(self.instance.group_name(name)), path, disk_bytes + settings.overhead_bytes
+            self, name, self.tree.group(self.instance.group_name(name)), path, want.disk_bytes + settings.overhead_bytes
         )
         self._live[name] = cell
         try:
@@ -181,7 +181,7 @@ class GVisorBackend:
         if hello[0] != b"hello":
             await cell.destroy()
             raise StartFailed("the agent did not say hello")
-        return RemoteSandbox(name, profile, channel, cell, settings, time.monotonic() - begun)
+        return RemoteSandbox(name, want.profile, channel, cell, settings, time.monotonic() - begun)
 
     async def _launch(self, cell: GVisorCell, bundle: Path) -> Channel:
         settings = self.settings
@@ -210,21 +210,20 @@ class GVisorBackend:
                 start_new_session=True,
             )
 
-    async def _bundle(self, profile: str, disk_bytes: int) -> Path:
-        """The OCI bundle of a profile and workspace size, written once and shared by its sandboxes."""
-        key = (profile, disk_bytes)
-        if key not in self._bundles:
-            make = functools.partial(self._make_bundle, profile, disk_bytes)
-            self._bundles[key] = await anyio.to_thread.run_sync(make)
-        return self._bundles[key]
+    async def _bundle(self, want: Want) -> Path:
+        """The OCI bundle of a want, written once and shared by its sandboxes."""
+        if want not in self._bundles:
+            make = functools.partial(self._make_bundle, want)
+            self._bundles[want] = await anyio.to_thread.run_sync(make)
+        return self._bundles[want]
 
-    def _make_bundle(self, profile: str, disk_bytes: int) -> Path:
-        image = images.find_image(self.settings, profile)
+    def _make_bundle(self, want: Want) -> Path:
+        image = images.find_image(self.settings, want.profile)
         folder = images.install_agent(image)
         argv = ["/usr/bin/python3", "-c", images.boot_line(folder, "/workspace", UID)]
-        bundle = self.instance.path / f"bundle-{profile}-{disk_bytes}"
+        bundle = self.instance.path / f"bundle-{want.profile}-{want.disk_bytes}"
         bundle.mkdir(exist_ok=True)
-        text = json.dumps(spec(image, argv, disk_bytes, self.settings.tmp_bytes))
+        text = json.dumps(spec(image, argv, want.disk_bytes, self.settings.tmp_bytes))
         (bundle / "config.json").write_text(text)
         return bundle
 

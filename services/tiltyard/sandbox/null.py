@@ -16,7 +16,7 @@ from tiltyard_proto.messages import Command, Execution
 from tiltyard_proto.outcomes import Outcome
 
 from .archive import Entry, contents, pack, unpack
-from .backend import SandboxLost, WorkspaceTooLarge, check_path
+from .backend import SandboxLost, Want, WorkspaceTooLarge, check_path
 from .settings import SandboxSettings
 
 COMMAND_FILE = "command"
@@ -78,9 +78,9 @@ class NullBackend:
         self.leaked = 0
         self._count = 0
 
-    async def start(self, profile: str, disk_bytes: int) -> NullSandbox:
+    async def start(self, want: Want) -> NullSandbox:
         self._count += 1
-        return NullSandbox(f"null{self._count}", profile, self.settings)
+        return NullSandbox(f"null{self._count}", want.profile, self.settings)
 
     async def close(self) -> None:
         return

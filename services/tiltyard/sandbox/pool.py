@@ -14,7 +14,7 @@ import anyio
 import structlog
 
 from . import metrics
-from .backend import Backend, Sandbox, StartFailed
+from .backend import Backend, Sandbox, StartFailed, Want
 from .settings import SandboxSettings
 
 log = structlog.get_logger()
@@ -32,10 +32,11 @@ class Pool:
         self._starting = dict.fromkeys(settings.pool, 0)
         self._changed = anyio.Event()
 
-    async def claim(self, profile: str, disk_bytes: int) -> Sandbox:
+    async def claim(self, want: Want) -> Sandbox:
         """A fresh sandbox; StartFailed when none can be started."""
         begun = time.monotonic()
-        ready = self.idle.get(profile) if disk_bytes == self.settings.disk_bytes else None
+        profile = want.profile
+        ready = self.idle.get(profile) if want == self._pooled(profile) else None
         while ready:
             sandbox = ready.popleft()
             self._notify(profile)
@@ -43,7 +44,7 @@ class Pool:
                 metrics.CLAIM_SECONDS.observe(time.monotonic() - begun)
                 return sandbox
             await sandbox.kill()
-        sandbox = await self._start(profile, disk_bytes)
+        sandbox = await self._start(want)
         metrics.CLAIM_SECONDS.observe(time.monotonic() - begun)
         return sandbox
 
@@ -72,10 +73,13 @@ class Pool:
                 await ready.popleft().kill()
             metrics.READY.labels(profile).set(0)
 
+    def _pooled(self, profile: str) -> Want:
+        return Want(profile=profile, disk_bytes=self.settings.disk_bytes)
+
     async def _refill(self, profile: str, limiter: anyio.Semaphore) -> None:
         try:
             async with limiter:
-                self.idle[profile].append(await self._start(profile, self.settings.disk_bytes))
+                self.idle[profile].append(await self._start(self._pooled(profile)))
         except StartFailed as error:
             log.error("sandbox_start_failed", profile=profile, error=str(error))
             await anyio.sleep(BACK_OFF_S)
@@ -83,9 +87,9 @@ class Pool:
             self._starting[profile] -= 1
             self._notify(profile)
 
-    async def _start(self, profile: str, disk_bytes: int) -> Sandbox:
+    async def _start(self, want: Want) -> Sandbox:
         try:
-            sandbox = await self.backend.start(profile, disk_bytes)
+            sandbox = await self.backend.start(want)
         except StartFailed as error:
             self.problem = str(error)
             metrics.STARTS_FAILED.inc()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import anyio
 
-from .backend import SandboxLost, StartFailed
+from .backend import SandboxLost, StartFailed, Want
 from .cgroups import Counters
 from .channel import Channel, connect
 from .images import boot_line
@@ -61,7 +61,7 @@ class ProcessBackend:
         self.live: set[ProcessCell] = set()
         self._count = 0
 
-    async def start(self, profile: str, disk_bytes: int) -> RemoteSandbox:
+    async def start(self, want: Want) -> RemoteSandbox:
         begun = time.monotonic()
         self._count += 1
         name = f"p{self._count}"
@@ -78,7 +78,7 @@ class ProcessBackend:
             with anyio.CancelScope(shield=True):
                 await cell.destroy()
             raise
-        return RemoteSandbox(name, profile, channel, cell, self.settings, time.monotonic() - begun)
+        return RemoteSandbox(name, want.profile, channel, cell, self.settings, time.monotonic() - begun)
 
     def _spawn(self) -> ProcessCell:
         path = Path(tempfile.mkdtemp(prefix="tiltyard-"))

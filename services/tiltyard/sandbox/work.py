@@ -21,7 +21,16 @@ from tiltyard_proto.outcomes import Grade, Outcome, policy_for
 
 from . import handler, metrics
 from .archive import contents
-from .backend import ArchiveRefused, Sandbox, SandboxError, SandboxLost, StartFailed, WorkspaceFull, WorkspaceTooLarge
+from .backend import (
+    ArchiveRefused,
+    Sandbox,
+    SandboxError,
+    SandboxLost,
+    StartFailed,
+    Want,
+    WorkspaceFull,
+    WorkspaceTooLarge,
+)
 from .cache import Result, ResultCache, key_of
 from .pool import Pool
 from .sessions import Sessions
@@ -183,7 +192,7 @@ class Worker:
         why = ""
         for _ in range(TRIES):
             try:
-                sandbox = await self.pool.claim(profile, command.limits.disk_bytes)
+                sandbox = await self.pool.claim(Want(profile=profile, disk_bytes=command.limits.disk_bytes))
             except StartFailed as error:
                 why = str(error)
                 continue

@@ -11,7 +11,7 @@ import pytest
 from support import build
 
 from tiltyard.kit.blobs import BlobStore
-from tiltyard.sandbox.backend import Sandbox, StartFailed
+from tiltyard.sandbox.backend import Sandbox, StartFailed, Want
 from tiltyard.sandbox.handler import BadMessage
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.process import ProcessBackend
@@ -33,11 +33,11 @@ class Flaky(ProcessBackend):
 
     failures = 0
 
-    async def start(self, profile: str, disk_bytes: int):  # type: ignore[no-untyped-def]
+    async def start(self, want: Want):  # type: ignore[no-untyped-def]
         if self.failures:
             self.failures -= 1
             raise StartFailed("no room")
-        return await super().start(profile, disk_bytes)
+        return await super().start(want)
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ async def test_pool_hands_out_each_sandbox_once(backend: Flaky) -> None:
         tasks.start_soon(pool.serve, stop)
         await ready(2)
         await pool.idle["python"][0].kill()
-        claimed: list[Sandbox] = [await pool.claim("python", SETTINGS.disk_bytes) for _ in range(3)]
+        claimed: list[Sandbox] = [await pool.claim(Want(disk_bytes=SETTINGS.disk_bytes)) for _ in range(3)]
         assert len({sandbox.id for sandbox in claimed}) == 3
         assert all(sandbox.alive for sandbox in claimed)
         await ready(2)
@@ -252,9 +252,9 @@ async def test_pool_tells_of_a_failing_back_end(backend: Flaky) -> None:
     pool = Pool(backend, SETTINGS)
     backend.failures = 1
     with pytest.raises(StartFailed, match="no room"):
-        await pool.claim("python", SETTINGS.disk_bytes)
+        await pool.claim(Want(disk_bytes=SETTINGS.disk_bytes))
     assert pool.problem == "no room"
-    sandbox = await pool.claim("python", SETTINGS.disk_bytes)
+    sandbox = await pool.claim(Want(disk_bytes=SETTINGS.disk_bytes))
     assert pool.problem is None
     await sandbox.kill()
 
@@ -262,7 +262,7 @@ async def test_pool_tells_of_a_failing_back_end(backend: Flaky) -> None:
 async def test_sessions_are_bounded_and_expire(backend: Flaky) -> None:
     """The least recently used session goes when there are too many; idle ones go with time."""
     sessions = Sessions(limit=2)
-    made = [await backend.start("python", 0) for _ in range(3)]
+    made = [await backend.start(Want(disk_bytes=0)) for _ in range(3)]
     for index, sandbox in enumerate(made):
         await sessions.keep((f"r{index}", 0), sandbox, 1, float(index))
     assert [sandbox.alive for sandbox in made] == [False, True, True]
