@@ -47,6 +47,7 @@ case ${ID:-} in
     *) mirror=${IMAGE_MIRROR:-${mirror:-http://deb.debian.org/debian}} components=main ;;
 esac
 
+echo "set-up: building the sandbox image $profile (about a minute)" >&2
 work=$(mktemp -d "$home/images/.build-XXXXXX")
 root=$work/root
 log=$work/log

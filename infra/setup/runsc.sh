@@ -12,6 +12,7 @@ target=$home/bin/runsc
 work=
 
 fail() { echo "runsc: $1" >&2; exit 1; }
+say() { echo "set-up: $1" >&2; }
 # shellcheck disable=SC2317  # called by the trap
 cleanup() { if [ -n "$work" ]; then rm -rf "$work"; fi; }
 trap cleanup EXIT
@@ -90,6 +91,7 @@ for candidate in "$target" "$(command -v runsc || true)"; do
     if [ -n "$candidate" ] && passes "$candidate"; then use "$candidate"; fi
 done
 work=$(mktemp -d)
+say "getting gVisor's runsc"
 from_release || true
 if command -v apt-get > /dev/null; then
     # shellcheck source=/dev/null

@@ -11,6 +11,7 @@ from tiltyard.kit.embedded import EmbeddedError, find_binary
 
 from .errors import UserError
 from .main import source_of
+from .models import can_make, present
 from .sections import check_all
 from .up import preflight
 
@@ -26,7 +27,11 @@ def main(arguments: Namespace) -> int:
         await preflight.check_sandbox(sections["sandbox"], sections["data"], say)
 
     async def model() -> None:
-        await preflight.check_model(sections["run"].model, sections["data"], say)
+        name, data = sections["run"].model, sections["data"]
+        if can_make(name) and present(name, data.cache_path) is None:
+            say(f"model: {name} is built in and will be made when it is first needed")
+        else:
+            await preflight.check_model(name, data, say)
 
     def disk() -> None:
         preflight.check_disk(Path(sections["data"].root).absolute(), sections["supervisor"])

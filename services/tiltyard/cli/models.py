@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
-from tiltyard.policy.models import ensure_model
+from tiltyard.policy.models import built_in, ensure_model
 
 TINY = "tiny"
 TINY_DEMOS = 3000
@@ -29,6 +29,11 @@ def prepare(name: str, cache: Path) -> Path:
         if not (target / "model.safetensors").is_file():
             _make(target)
     return target
+
+
+def can_make(name: str) -> bool:
+    """Is it a model that `prepare` makes when it is not there?"""
+    return name == TINY or built_in(name)
 
 
 def present(name: str, cache: Path) -> Path | None:

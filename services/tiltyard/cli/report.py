@@ -100,16 +100,17 @@ def _curve_lines(policies: list[dict[str, Any]]) -> list[str]:
     lines = [f"Training reward by step      {stats.sparkline([0 if math.isnan(v) else v for v in rewards])}"]
     if finite:
         lines[0] += f"  {finite[0]:.2f} -> {finite[-1]:.2f}"
-    lines.append("  step  reward  pass  groups  dropped  entropy  mismatch KL  grad norm  staleness  CPU s")
+    lines.append("  step  reward  pass  groups  no signal  entropy  mismatch KL  grad norm  staleness  CPU s")
     for policy, reward, passed in zip(steps, rewards, passes, strict=True):
         m = policy["metrics"]
         mismatch = f"{m['mismatch_kl']:.4f}" if m.get("mismatch_tokens") else "-"
         lines.append(
             f"  {policy['version']:4d}  {reward:6.2f}  {passed:4.2f}"
-            f"  {m.get('groups', 0):6.0f}  {m.get('groups_dropped', 0):7.0f}  {m.get('entropy', math.nan):7.2f}"
+            f"  {m.get('groups', 0):6.0f}  {m.get('groups_dropped', 0):9.0f}  {m.get('entropy', math.nan):7.2f}"
             f"  {mismatch:>11}  {m.get('grad_norm', math.nan):9.2f}"
             f"  {m.get('staleness_mean', 0):9.2f}  {m.get('cpu_s', math.nan):5.1f}"
         )
+    lines.append("  no signal: groups of equal rewards, refilled; mismatch KL: sampler against trainer, nats a token")
     return lines
 
 
@@ -280,7 +281,11 @@ def _run_rows(archive: Archive, run: RunSettings) -> list[Row]:
             holds=totals["ungraded"] == 0,
         ),
         Row(measure="training groups", value=float(totals["train_groups"]), unit="groups"),
-        Row(measure="training groups dropped (no variance)", value=float(totals["dropped_groups"]), unit="groups"),
+        Row(
+            measure="training groups without signal",
+            value=float(totals["dropped_groups"]),
+            unit="groups",
+        ),
         Row(
             measure="staleness, highest",
             value=stale,

@@ -40,7 +40,7 @@ async def stages(bus: Bus) -> list[dict[str, Any]]:
                 "waiting": work.waiting,
                 "in_flight": work.in_flight,
                 "redelivered": work.redelivered,
-                "workers": work.pulls,
+                "idle_pulls": work.pulls,
             }
         rows.append(row)
     return rows
@@ -76,16 +76,23 @@ async def runs(bus: Bus) -> list[dict[str, Any]]:
     return found
 
 
+def unserved(row: dict[str, Any]) -> bool:
+    """Does work wait at a stage that nobody works on or asks for work from?"""
+    return bool(row.get("waiting")) and not row["in_flight"] and not row["idle_pulls"]
+
+
 def _print(state: dict[str, Any]) -> None:
     console = Console(highlight=False)
     for run in state["runs"]:
         console.print(f"run {run['run']}: {run['state']}, {run['detail']}, policy {run['policy']} ({run['weights']})")
         for domain, count in run["in_flight"].items():
             console.print(f"  {domain}: {count} rollouts in flight")
-    table = Table("stage", "stored", "waiting", "in flight", "redelivered", "waiting pulls", box=None)
+    table = Table("stage", "stored", "waiting", "in flight", "redelivered", "idle pulls", "", box=None)
     for row in state["stages"]:
-        cells = (row.get(key, "") for key in ("stored", "waiting", "in_flight", "redelivered", "workers"))
-        table.add_row(row["stage"], *map(str, cells))
+        cells = (row.get(key, "") for key in ("stored", "waiting", "in_flight", "redelivered", "idle_pulls"))
+        table.add_row(
+            row["stage"], *map(str, cells), "nobody takes it: is the service running?" if unserved(row) else ""
+        )
     console.print(table)
     if dead := next(row["stored"] for row in state["stages"] if row["stage"] == "dlq"):
         console.print(f"{dead} dead letters", style="red")

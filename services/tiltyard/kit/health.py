@@ -31,24 +31,29 @@ Check = Callable[[], str | None]
 class HealthServer:
     """Serves the three pages on a port; port 0 serves nothing. `service` says whose consumers are looked after."""
 
-    def __init__(self, port: int, bus: Bus, service: str = "") -> None:
+    def __init__(self, port: int, service: str = "", bus: Bus | None = None) -> None:
         self.port = port
         self.bus = bus
+        """None until the service has reached it for the first time."""
         self.stages: list[Stage[Any]] = [s for s in STAGES if s.work and service in names(s.receiver)]
         self.checks: dict[str, Check] = {}
 
     async def problems(self) -> dict[str, str]:
         """What keeps the service from being ready."""
         found = {name: why for name, check in self.checks.items() if (why := check()) is not None}
-        if (why := await self._bus_problem()) is not None:
-            return found | {"bus": why}
+        why = await self._bus_problem()
+        if why is not None or self.bus is None:
+            return found | {"bus": why or "not reached"}
         for stage in self.stages:
-            if (why := await self._look_at(stage)) is not None:
+            if (why := await self._look_at(self.bus, stage)) is not None:
                 found[durable(stage)] = why
         return found
 
     async def _bus_problem(self) -> str | None:
         why: str | None = None
+        if self.bus is None:
+            metrics.BUS_UP.set(False)
+            return "no answer yet: the service is still looking for it"
         if not self.bus.client.is_connected:
             why = "no answer: not connected"
         else:
@@ -61,11 +66,11 @@ class HealthServer:
         metrics.RECONNECTS.set(self.bus.client.stats["reconnects"])
         return why
 
-    async def _look_at(self, stage: Stage[Any]) -> str | None:
+    async def _look_at(self, bus: Bus, stage: Stage[Any]) -> str | None:
         """Note how much work waits at the stage; why there is nothing to work from."""
         try:
             with anyio.fail_after(2):
-                found = await depth(self.bus, stage)
+                found = await depth(bus, stage)
         except NotFound:
             return "the stream is missing: run `tiltyard provision`"
         except (BusError, TimeoutError) as error:
@@ -94,9 +99,9 @@ class HealthServer:
                 await runner.cleanup()
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        if await self._bus_problem() is None:
+        if await self._bus_problem() is None and self.bus is not None:
             for stage in self.stages:
-                await self._look_at(stage)
+                await self._look_at(self.bus, stage)
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _alive(self, _: web.Request) -> web.Response:

@@ -129,10 +129,10 @@ async def _main(name: str, settings: Any, shared: Sequence[Any], start: str, opt
     async with anyio.create_task_group() as tasks:
         await tasks.start(_watch_signals, stop, tasks)
         blobs = BlobStore(data.blob_path)
-        bus = await _connect(bus_settings, blobs, name, stop, options)
+        health = HealthServer(service.metrics_port, name)
+        tasks.start_soon(health.serve)
+        health.bus = bus = await _connect(bus_settings, blobs, name, stop, options)
         if bus is not None:
-            health = HealthServer(service.metrics_port, bus, name)
-            tasks.start_soon(health.serve)
             tasks.start_soon(_end_when_refused, bus)
             context = Context(
                 name=name,

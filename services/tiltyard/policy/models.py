@@ -46,6 +46,11 @@ original SmolLM2-135M-Instruct. Stored as bf16 in the Hugging Face layout. """,
 }
 
 
+def built_in(name: str) -> bool:
+    """Is it a model that `ensure_model` can make?"""
+    return name in _WHEELS
+
+
 def ensure_model(name: str, cache: Path) -> Path:
     """The Hugging Face directory of a model: `name` is an existing directory, or a built-in model made under `cache`.
 

@@ -97,7 +97,7 @@ def test_rows_have_the_figures(run_path: Path) -> None:
     assert (value["policy updates"], holds["policy updates"]) == (2.0, True)
     assert (value["rollouts without a verdict"], holds["rollouts without a verdict"]) == (1.0, False)
     assert (value["staleness, highest"], holds["staleness, highest"]) == (1.0, True)
-    assert (value["training groups"], value["training groups dropped (no variance)"]) == (2.0, 1.0)
+    assert (value["training groups"], value["training groups without signal"]) == (2.0, 1.0)
     assert (value["rollouts"], value["rollouts a second"]) == (28.0, 0.28)
     assert value["sandbox start, p95"] == pytest.approx(100.0)
     assert (value["wall time"], holds["wall time"]) == (100.0, True)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_problems_are_named(bus: Bus, nats_server: Any) -> None:
     """A failing check and a bus that is away are both reported; a check that passes is not."""
-    health = HealthServer(0, bus)
+    health = HealthServer(0, bus=bus)
     assert await health.problems() == {}
     health.checks = {"engine": lambda: "no weights yet", "disk": lambda: None}
     assert await health.problems() == {"engine": "no weights yet"}
@@ -38,7 +38,7 @@ async def test_problems_are_named(bus: Bus, nats_server: Any) -> None:
 async def test_the_three_pages(bus: Bus) -> None:
     """Alive, ready or 503 with the reason, and metrics in Prometheus' format."""
     port = free_port()
-    health = HealthServer(port, bus)
+    health = HealthServer(port, bus=bus)
     async with anyio.create_task_group() as tasks, aiohttp.ClientSession() as client:
         tasks.start_soon(health.serve)
         await until(lambda: port_taken("127.0.0.1", port))
@@ -59,28 +59,28 @@ async def test_the_three_pages(bus: Bus) -> None:
 async def test_port_zero_serves_nothing(bus: Bus) -> None:
     """Without a port `serve` returns at once."""
     with anyio.fail_after(1):
-        await HealthServer(0, bus).serve()
+        await HealthServer(0, bus=bus).serve()
 
 
 async def test_a_taken_port_does_not_stop_the_service(bus: Bus) -> None:
     """A second process on the same port goes on without its pages."""
     port = free_port()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(HealthServer(port, bus).serve)
+        tasks.start_soon(HealthServer(port, bus=bus).serve)
         await until(lambda: port_taken("127.0.0.1", port))
         with anyio.fail_after(5):
-            await HealthServer(port, bus).serve()
+            await HealthServer(port, bus=bus).serve()
         tasks.cancel_scope.cancel()
 
 
 async def test_a_missing_consumer_is_not_ready(bus: Bus) -> None:
     """A service is ready while its work consumer is there, and not while it is gone."""
-    health = HealthServer(0, bus, "verifier")
+    health = HealthServer(0, "verifier", bus)
     assert await health.problems() == {}
-    assert await HealthServer(0, bus, "sampler").problems() == {}
+    assert await HealthServer(0, "sampler", bus).problems() == {}
     await bus.js.api("CONSUMER.DELETE.TILT_VERIFY.verify_work")
     assert await health.problems() == {"verify_work": "the consumer is missing: run `tiltyard provision`"}
-    assert await HealthServer(0, bus, "aggregator").problems() == {}
+    assert await HealthServer(0, "aggregator", bus).problems() == {}
     await provision(bus)
     assert await health.problems() == {}
 
@@ -88,7 +88,7 @@ async def test_a_missing_consumer_is_not_ready(bus: Bus) -> None:
 async def test_readiness_follows_the_server(bus: Bus, nats_server: Any) -> None:
     """Not ready while the server is away, and again ready soon after it is back; alive and scraped all the time."""
     port = free_port()
-    health = HealthServer(port, bus, "verifier")
+    health = HealthServer(port, "verifier", bus)
     base = f"http://127.0.0.1:{port}"
     async with anyio.create_task_group() as tasks, aiohttp.ClientSession() as client:
 
@@ -132,7 +132,7 @@ async def test_metrics_say_how_a_stage_stands(bus: Bus) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: serve(bus, VERIFY, handler, slots=2, stop=stop))
         await until(lambda: sample("tiltyard_in_flight", stage="verify") == 2 and len(tries) == 3)
-        assert await HealthServer(0, bus, "verifier").problems() == {}
+        assert await HealthServer(0, "verifier", bus).problems() == {}
         assert sample("tiltyard_lag", stage="verify") + sample("tiltyard_unacknowledged", stage="verify") == 5
         hold.set()
         await until(lambda: sample("tiltyard_handle_seconds_count", stage="verify") - before[COUNTED[0]] == 6)

@@ -51,8 +51,8 @@ def up(arguments: Namespace) -> int:
         preflight.check_results(arguments.results)
     lock = preflight.take_lock(root)
     try:
-        if arguments.fresh:
-            forget(root, sections["run"].name)
+        if arguments.fresh and forget(root, sections["run"].name):
+            print(f"--fresh: an earlier run {sections['run'].name!r} and the bus's store in {root} are forgotten")
         status = anyio.run(_up, arguments, sections, root)
     except (EmbeddedError, GaveUp, BusError, NotDurable) as error:
         raise UserError(str(error)) from error
@@ -61,10 +61,12 @@ def up(arguments: Namespace) -> int:
     return status
 
 
-def forget(root: Path, run: str) -> None:
-    """Remove a run and the bus's store; blobs stay, they are content-addressed."""
-    shutil.rmtree(root / "runs" / run, ignore_errors=True)
-    shutil.rmtree(root / "nats", ignore_errors=True)
+def forget(root: Path, run: str) -> bool:
+    """Remove a run and the bus's store, if there are any; blobs stay, they are content-addressed."""
+    found = [path for path in (root / "runs" / run, root / "nats") if path.exists()]
+    for path in found:
+        shutil.rmtree(path, ignore_errors=True)
+    return bool(found)
 
 
 async def _up(arguments: Namespace, sections: dict[str, Any], root: Path) -> int:

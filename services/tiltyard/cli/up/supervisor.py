@@ -71,6 +71,8 @@ class Supervisor:
         self._security = ""
         """Of the embedded server's configuration."""
         self._ended = anyio.Event()
+        self._finished = False
+        """Has the run finished, though the services are kept?"""
 
     async def run(self) -> str:
         """Until the run has finished or somebody stops it; how it ended."""
@@ -172,6 +174,9 @@ class Supervisor:
                 argv = service_argv(service, config, [*self.arguments.set, *own])
                 name = service if count == 1 else f"{service}.{replica}"
                 self.children.append(Child(name, argv, settings, self.log.line))
+        if port:
+            names = ", ".join(f"{child.name} {port + number}" for number, child in enumerate(self.children))
+            self.log.say(f"metrics, /healthz and /readyz on ports: {names}")
         return self.children
 
     async def _signals(self, scope: anyio.CancelScope, *, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:
@@ -185,7 +190,7 @@ class Supervisor:
                     scope.cancel()
                 elif not self._ended.is_set():
                     self.log.say(f"{name}: draining; once more to stop at once")
-                    self.end("stopped")
+                    self.end("finished" if self._finished else "stopped")
                 else:
                     self.log.say(f"{name}: stopping at once", "warning")
                     for child in self.children:
@@ -203,7 +208,8 @@ class Supervisor:
             status = await self._run_status()
             if status is not None:
                 self.progress.status(status)
-                if status.state == "finished" and not self.arguments.keep:
+                self._finished = status.state == "finished"
+                if self._finished and not self.arguments.keep:
                     self.log.say("the run has finished; draining")
                     self.end("finished")
                     return
