@@ -128,7 +128,10 @@ class Keeper:
         if self.engine.state is State.STARTING and not lost:
             state = State.STARTING
         if self.engine.state is not state:
-            log.warning("engine_failed", engine=self.engine.url, state=state.value, error=str(error))
+            if self.engine.version < 0:
+                log.info("engine_awaited", engine=self.engine.url)  # it may still be loading its model
+            else:
+                log.warning("engine_failed", engine=self.engine.url, state=state.value, error=str(error))
         self._pool.move(self.engine, state, str(error)[:300])
 
     async def _resume_left_paused(self) -> None:
