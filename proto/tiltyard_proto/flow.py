@@ -9,17 +9,19 @@ Left out: what an outcome implies is `outcomes`; how messages travel is `topolog
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
 from .messages import Group, Purpose, Rollout, Turn, Verdict
-from .outcomes import Consequence, Grade, Outcome, policy_for
+from .outcomes import SILENT, Consequence, Grade, Outcome, policy_for
 from .tokens import count
 
 Stage = Literal["generate", "execute", "verify", "verdict"]
 Overrides = Mapping[str, Consequence] | None
+UNANSWERED = "unanswered"
+"""Why a group does not train when nobody answered for it."""
 
 
 class Hop(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,11 +126,17 @@ def ungraded(rollout: Rollout, outcome: Outcome, detail: str = "", overrides: Ov
     )
 
 
+def unanswered(verdicts: Iterable[Verdict]) -> bool:
+    """Did nobody answer for a group that has these verdicts? None of them is there, or none says anything."""
+    return all(verdict.outcome in SILENT for verdict in verdicts)
+
+
 class StepFold(msgspec.Struct, frozen=True, kw_only=True):
     """Where the group stream stands in terms of training steps.
 
     A step closes with `groups_per_step` trainable groups, or with fewer once `refill_cap * groups_per_step`
-    training groups have closed for it (groups without variance are refilled up to that cap).
+    training groups have closed for it (groups without variance are refilled up to that cap). A group that nobody
+    answered for, since a stage was away for longer than its deadline, is refilled and counts towards nothing.
     """
 
     groups_per_step: int
@@ -141,17 +149,25 @@ class StepFold(msgspec.Struct, frozen=True, kw_only=True):
     """Training groups of the open step, trainable or not."""
     dropped: int = 0
     """Training groups without a usable signal, over all steps."""
+    unanswered: int = 0
+    """Those of them that nobody answered for."""
+    silence: int = 0
+    """Unanswered training groups since the last one that was answered."""
 
     def add(self, group: Group) -> StepFold:
         """The account after one more closed group."""
         if group.purpose is not Purpose.TRAIN:
             return self
+        if group.reason == UNANSWERED:
+            return msgspec.structs.replace(
+                self, dropped=self.dropped + 1, unanswered=self.unanswered + 1, silence=self.silence + 1
+            )
         trainable = self.trainable + group.trainable
         closed = self.closed + 1
         dropped = self.dropped + (not group.trainable)
         if trainable >= self.groups_per_step or closed >= self.refill_cap * self.groups_per_step:
-            return msgspec.structs.replace(self, step=self.step + 1, trainable=0, closed=0, dropped=dropped)
-        return msgspec.structs.replace(self, trainable=trainable, closed=closed, dropped=dropped)
+            return msgspec.structs.replace(self, step=self.step + 1, trainable=0, closed=0, dropped=dropped, silence=0)
+        return msgspec.structs.replace(self, trainable=trainable, closed=closed, dropped=dropped, silence=0)
 
     def room(self, *, version: int, staleness: int, in_flight: int, steps: int) -> int:
         """Groups that may be opened now, so that none starts more than `staleness` versions before its step.

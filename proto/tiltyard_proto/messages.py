@@ -304,7 +304,7 @@ class Group(Message, frozen=True, kw_only=True, tag="group"):
     trainable: bool
     """False for evaluations, and when rewards do not vary or too few members count."""
     reason: str = ""
-    """Why it does not train: 'evaluation', 'zero_variance', 'too_few'."""
+    """Why it does not train: 'evaluation', 'zero_variance', 'too_few', 'unanswered' (no member says anything)."""
     opened: float = 0.0
     closed: float = 0.0
 

@@ -119,6 +119,17 @@ CONSEQUENCES: Mapping[Outcome, Consequence] = {
 }
 
 
+SILENT = frozenset(
+    outcome
+    for outcome, row in CONSEQUENCES.items()
+    if not row.trains and not row.retire and outcome is not Outcome.POISON
+)
+"""Endings in which nobody answered: faults of the infrastructure, and work that came too late or was called off.
+
+A broken task and a poisonous message are answers: asking again gives the same.
+"""
+
+
 def policy_for(outcome: Outcome, overrides: Mapping[str, Consequence] | None = None) -> Consequence:
     """The row of `outcome`; `overrides` is keyed by the outcome's value (a domain's own failure policy)."""
     if overrides and outcome.value in overrides:

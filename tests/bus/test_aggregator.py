@@ -274,7 +274,7 @@ async def test_a_group_without_any_verdict_closes_too(bus: Bus, tmp_path: Path) 
         await eventually(bus, GROUP, 1)
         await until_settled(bus, [record().id])
     (group,) = await groups_on(bus)
-    assert (group.members, group.missing, group.reason) == ((), 4, "too_few")
+    assert (group.members, group.missing, group.reason) == ((), 4, "unanswered")
 
 
 async def test_a_restart_goes_on_in_the_archive(bus: Bus, tmp_path: Path) -> None:

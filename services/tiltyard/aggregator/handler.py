@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from tiltyard_proto import keys, topology
+from tiltyard_proto.flow import UNANSWERED, unanswered
 from tiltyard_proto.messages import Group, GroupRecord, Member, Purpose, Verdict
 from tiltyard_proto.outcomes import policy_for
 
@@ -63,7 +64,7 @@ def close(
 ) -> Group:
     """The closed group of the verdicts that are there."""
     rewards = [verdict.score for verdict in verdicts if counts(verdict) and verdict.score is not None]
-    reason = _why_not(record, rewards, min_members, min_spread)
+    reason = _why_not(record, verdicts, rewards, min_members, min_spread)
     train = record.purpose is Purpose.TRAIN and len(rewards) >= min_members
     signal = iter(advantages(rewards, kind) if train else [0.0] * len(rewards))
     members = tuple(
@@ -92,11 +93,13 @@ def close(
     )
 
 
-def _why_not(record: GroupRecord, rewards: Sequence[float], min_members: int, min_spread: float) -> str:
+def _why_not(
+    record: GroupRecord, verdicts: Sequence[Verdict], rewards: Sequence[float], min_members: int, min_spread: float
+) -> str:
     if record.purpose is not Purpose.TRAIN:
         return "evaluation"
     if len(rewards) < min_members:
-        return "too_few"
+        return UNANSWERED if unanswered(verdicts) else "too_few"
     if max(rewards) - min(rewards) < min_spread:
         return "zero_variance"
     return ""

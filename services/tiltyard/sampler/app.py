@@ -134,12 +134,19 @@ class Sampler:
             started=old.started if old else now,
             updated=now,
             finished=(old.finished if old and old.finished else now) if finished else 0.0,
-            detail=f"version {state.policy.version} of {state.run.steps}",
+            detail=f"version {state.policy.version} of {state.run.steps}" + self._silence(),
         )
         if old is None or (old.state, old.detail) != (new.state, new.detail):
             await self.register.write_status(new)
-            log.info("run_status", state=new.state, detail=new.detail, dropped_groups=state.fold.dropped)
+            say = log.warning if state.probing() else log.info
+            say("run_status", state=new.state, detail=new.detail, dropped_groups=state.fold.dropped)
             self._status = new
+
+    def _silence(self) -> str:
+        """What a person must know when nobody answers for groups any more."""
+        if not self.state.probing():
+            return ""
+        return f"; nobody answers: the last {self.state.fold.silence} groups closed without a usable verdict"
 
 
 async def start(context: Context) -> None:

@@ -4,7 +4,8 @@ The sampler's state is a fold over three streams (tasks, closed groups, policies
 a restart rebuilds it by reading them again; ids of groups are derived from the run and an index, so opening one again
 is a no-op. Invariants: a training group is opened only while `StepFold.room` allows it, so sampling runs ahead by the
 staleness bound at most; while an evaluation is open no training group is opened; an evaluation of version v is opened
-once. Left out: admission of tasks by their reference solution, allotment between domains by value.
+once. A step's groups that nobody answered for in a row mean that a stage is away: then one group at a time is opened,
+ever more seldom, until one is answered. Left out: admission of tasks by their reference solution, allotment between domains by value.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from tiltyard.kit.settings import RunSettings, TaskShare
 from tiltyard_proto import keys
-from tiltyard_proto.flow import StepFold
+from tiltyard_proto.flow import UNANSWERED, StepFold
 from tiltyard_proto.messages import Group, GroupRecord, GroupRef, Policy, Purpose, Rollout, Sampling, Task
 from tiltyard_proto.outcomes import policy_for
 
@@ -28,6 +29,7 @@ class State:
 
     def __init__(self, run: RunSettings, settings: SamplerSettings) -> None:
         self.run = run
+        self.settings = settings
         self.tasks: dict[str, Task] = {}
         self.curriculum = Curriculum(run.seed, settings.forget, settings.explore)
         self.fold = StepFold(groups_per_step=run.groups_per_step, refill_cap=run.refill_cap)
@@ -37,6 +39,8 @@ class State:
         self.next_index = 0
         self.retired: set[str] = set()
         """Tasks that turned out to be broken themselves."""
+        self.silent_at = 0.0
+        """When the last training group that nobody answered for closed."""
         self.eval_plan: list[tuple[Task, TaskShare]] | None = None
 
     # ------------------------------------------------------------ what happened
@@ -62,7 +66,10 @@ class State:
         if any(policy_for(member.verdict.outcome).retire for member in group.members):
             self.retired.add(group.task_id)
         if group.purpose is Purpose.TRAIN:
-            self.curriculum.learn(group)
+            if group.reason == UNANSWERED:
+                self.silent_at = group.closed
+            else:
+                self.curriculum.learn(group)
 
     def on_policy(self, policy: Policy) -> None:
         if policy.run == self.run.name and (self.policy is None or policy.version >= self.policy.version):
@@ -143,8 +150,22 @@ class State:
             in_flight=sum(record.purpose is Purpose.TRAIN for record in self.open.values()),
             steps=self.run.steps,
         )
+        if self.probing():
+            room = min(room, 1) if self._probe_due(now) else 0
         indices = range(self.next_index, self.next_index + room)
         return [self._train_record(self.curriculum.choose(tasks, i), i, now) for i in indices]
+
+    def probing(self) -> bool:
+        """Has nobody answered for a whole step's groups?"""
+        return self.fold.silence >= self.run.groups_per_step
+
+    def _probe_due(self, now: float) -> bool:
+        """May one more group ask whether somebody answers again?"""
+        if any(record.purpose is Purpose.TRAIN for record in self.open.values()):
+            return False
+        doublings = min(self.fold.silence - self.run.groups_per_step, 64)
+        pause = min(self.settings.probe_cap_s, self.settings.probe_first_s * 2.0**doublings)
+        return now >= self.silent_at + pause
 
     def _train_record(self, task: Task, index: int, now: float) -> GroupRecord:
         group = keys.group_id(self.run.name, Purpose.TRAIN, index)

@@ -18,3 +18,7 @@ class SamplerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Added to every template's preference, so that none is given up for good."""
     tick_s: Above0 = 1.0
     """Seconds between looks when nothing happens."""
+    probe_first_s: Above0 = 1.0
+    """Where nobody answers, groups are opened one at a time, the first this many seconds after the last one closed."""
+    probe_cap_s: Above0 = 60.0
+    """The pause doubles with every group that nobody answers for, up to this many seconds."""

@@ -95,8 +95,8 @@ def test_tampering_trains_with_zero() -> None:
         ((0.0, 0.0), "zero_variance"),
         ((0.5, 0.5 + 1e-7), "zero_variance"),
         ((1.0, None, None), "too_few"),
-        ((None, None), "too_few"),
-        ((), "too_few"),
+        ((None, None), "unanswered"),
+        ((), "unanswered"),
     ],
 )
 def test_groups_without_a_signal(scores: tuple[float | None, ...], reason: str) -> None:

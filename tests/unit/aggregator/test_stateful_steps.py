@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -18,10 +19,12 @@ from tiltyard.sampler.handler import State
 from tiltyard.sampler.settings import SamplerSettings
 from tiltyard.trainer import handler
 from tiltyard.trainer.handler import Full, Intake, Progress
-from tiltyard_proto.flow import StepFold
+from tiltyard_proto.flow import UNANSWERED, StepFold
 from tiltyard_proto.messages import Group, GroupRecord, Policy, Purpose
 
 DOMAIN = "math.test"
+LATER = 1000.0
+"""Long after any group closed, so that a pause between probes is over."""
 TASKS = [build.task(text=str(index), template=f"t{index % 2}") for index in range(4)]
 
 
@@ -89,7 +92,7 @@ class Training(RuleBasedStateMachine):
     @rule(most=st.integers(0, 9))
     def open_groups(self, most: int) -> None:
         """It opens what it may, or dies after some; ids are derived, so what is there is adopted."""
-        wanted = self.state.groups_to_open(1.0)
+        wanted = self.state.groups_to_open(LATER)
         for record in wanted[:most]:
             self.state.on_record(self.records.setdefault(record.id, record))
         if len(wanted) > most:
@@ -101,9 +104,10 @@ class Training(RuleBasedStateMachine):
         closed = {group.id for group in self.stream}
         return [name for name in self.records if name not in closed]
 
-    def _close(self, name: str, trainable: bool) -> None:
+    def _close(self, name: str, trainable: bool, reason: str = "") -> None:
         record = self.records[name]
         found = build.group([0.0, 1.0], index=record.index, trainable=trainable, purpose=Purpose.TRAIN)
+        found = msgspec.structs.replace(found, reason=reason)
         self.stream.append(found)
         assert found.id == name
 
@@ -116,6 +120,13 @@ class Training(RuleBasedStateMachine):
     @rule(trainable=st.booleans())
     def close_oldest_group(self, trainable: bool) -> None:
         self._close(min(self._open(), key=lambda name: self.records[name].index), trainable)
+
+    @precondition(lambda self: self.records and self._open())
+    @rule(most=st.integers(1, 12))
+    def nobody_answers(self, most: int) -> None:
+        """A stage is away: groups close at their deadline without a verdict."""
+        for name in self._open()[:most]:
+            self._close(name, False, UNANSWERED)
 
     # ------------------------------------------------------------ trainer
 
@@ -171,6 +182,15 @@ class Training(RuleBasedStateMachine):
                 assert max(ages) <= self.run.staleness
 
     @invariant()
+    def no_step_is_short_for_want_of_answers(self) -> None:
+        """A step has the trainable groups it needs, or as many answered ones as its refills allow."""
+        closed = {group.id: group for group in self.stream}
+        for groups in self.steps.values():
+            answered = [closed[name] for name in groups if closed[name].reason != UNANSWERED]
+            cap = self.run.refill_cap * self.run.groups_per_step
+            assert sum(group.trainable for group in answered) == self.run.groups_per_step or len(answered) >= cap
+
+    @invariant()
     def sampler_and_trainer_agree(self) -> None:
         """Two folds of the same prefix of the stream are the same account."""
         if self.policies and max(self.groups_known, self.groups_read) == self.intake.position:
@@ -185,7 +205,7 @@ class Training(RuleBasedStateMachine):
                 break
             while self._sampler_reads():
                 pass
-            for record in self.state.groups_to_open(1.0):
+            for record in self.state.groups_to_open(LATER):
                 self.state.on_record(self.records.setdefault(record.id, record))
             for name in self._open():
                 self._close(name, True)

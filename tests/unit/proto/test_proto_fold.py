@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import build
 
-from tiltyard_proto.flow import StepFold
+from tiltyard_proto.flow import UNANSWERED, StepFold, unanswered
 from tiltyard_proto.messages import Group, Purpose
+from tiltyard_proto.outcomes import Outcome
 
 TRAINS = build.group([0.0, 1.0])
 DROPPED = build.group([1.0, 1.0], trainable=False)
+SILENT = msgspec.structs.replace(DROPPED, reason=UNANSWERED)
 
 
 def fold_of(groups: list[Group], groups_per_step: int = 2, refill_cap: float = 2.0) -> StepFold:
@@ -38,6 +40,39 @@ def test_groups_without_signal_are_refilled_up_to_the_cap() -> None:
     assert fold_of([DROPPED, TRAINS, DROPPED]).step == 0
     short = fold_of([DROPPED, TRAINS, DROPPED, DROPPED])
     assert (short.step, short.trainable, short.closed, short.dropped) == (1, 0, 0, 3)
+
+
+answers = st.lists(st.sampled_from([TRAINS, DROPPED, SILENT]), max_size=40)
+
+
+@given(groups=answers, groups_per_step=st.integers(1, 4), cap=st.sampled_from([1.0, 1.5, 2.0]))
+def test_groups_that_nobody_answered_count_towards_nothing(
+    groups: list[Group], groups_per_step: int, cap: float
+) -> None:
+    """With unanswered groups anywhere among them, the steps are those of the answered groups alone."""
+    all_, answered = (
+        fold_of(each, groups_per_step, cap) for each in (groups, [group for group in groups if group is not SILENT])
+    )
+    counted = [(fold.step, fold.trainable, fold.closed) for fold in (all_, answered)]
+    assert counted[0] == counted[1]
+    assert all_.unanswered == sum(group is SILENT for group in groups)
+    assert all_.dropped == answered.dropped + all_.unanswered
+    tail = [group is SILENT for group in reversed(groups)]
+    assert all_.silence == (tail.index(False) if False in tail else len(tail))
+
+
+def test_who_answered() -> None:
+    """Faults of the infrastructure, late work and silence are no answers; an ending of the policy, a broken task and
+    a poisonous message are."""
+    said = {outcome: unanswered([build.verdict(score=None, outcome=outcome)]) for outcome in Outcome}
+    assert {outcome for outcome, nobody in said.items() if nobody} == {
+        Outcome.SANDBOX_START_FAILED, Outcome.SANDBOX_LOST, Outcome.NODE_LOST, Outcome.GATEWAY_FAILED,
+        Outcome.ENGINE_FAILED, Outcome.BLOB_MISSING, Outcome.VERIFIER_FAILED, Outcome.VERIFIER_TIMEOUT,
+        Outcome.NO_RESULT, Outcome.JUDGE_UNAVAILABLE, Outcome.CANCELLED, Outcome.STALE, Outcome.LATE,
+    }  # fmt: skip
+    assert unanswered([])
+    late, ended = build.verdict(score=None, outcome=Outcome.LATE), build.verdict(score=1.0)
+    assert not unanswered([late, ended])
 
 
 @pytest.mark.parametrize("purpose", [Purpose.EVAL, Purpose.ADMIT])
