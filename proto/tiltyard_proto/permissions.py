@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from .topology import (
+    ATTEMPTS_BUCKET,
     BUCKETS,
     DLQ,
     GROUP,
@@ -73,6 +74,7 @@ KEPT: tuple[Access, ...] = (
     Access("aggregator", GROUPS_BUCKET, write=True, follow=True),
     Access("gateway", WEIGHTS_BUCKET),
     Access("sandbox", WEIGHTS_BUCKET),
+    *(Access(user, ATTEMPTS_BUCKET, write=True) for user in ("gateway", "sandbox", "verifier", "aggregator")),
 )
 """Use of key-value buckets by services; whoever is listed may read."""
 

@@ -47,7 +47,9 @@ class Stage(Generic[M_co]):
     work: bool = True
     """A durable consumer shares the work out; otherwise receivers follow the stream by position."""
     max_deliveries: int = 6
-    """More deliveries than this without an answer: dead letter of class 'crash'."""
+    """Times a handler may fail or ask for another time; then a dead letter of class 'handler'."""
+    deaths_alone: int = 2
+    """Workers that died of a message while they had nothing else in hand; then a dead letter of class 'crash'."""
     ack_wait_s: float = 20.0
     """Lease of one delivery; extended while the handler runs."""
     max_age_s: float = 7 * 86400.0
@@ -211,7 +213,11 @@ WEIGHTS_BUCKET = "tilt_weights"
 """Key-value: per stage the weights of domains that share it, as JSON; read live."""
 LETTERS_BUCKET = "tilt_letters"
 """Key-value: how each dead letter stands, by the letter's key; written by compare-and-set."""
-BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, WEIGHTS_BUCKET, LETTERS_BUCKET)
+ATTEMPTS_BUCKET = "tilt_attempts"
+"""Key-value: what is known of messages that were delivered before, by stream and position; forgotten after a day."""
+BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, WEIGHTS_BUCKET, LETTERS_BUCKET, ATTEMPTS_BUCKET)
+BUCKET_AGE_S = {ATTEMPTS_BUCKET: 86400.0}
+"""Buckets whose values are forgotten, and after how long."""
 
 
 def decode(stage: Stage[M_co], body: bytes) -> M_co:

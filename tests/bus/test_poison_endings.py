@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
-import anyio
 import msgspec
 import pytest
 from support import build, letters
@@ -16,8 +14,6 @@ from tiltyard.aggregator.groups import Groups
 from tiltyard.aggregator.settings import AggregatorSettings
 from tiltyard.kit.bus import Bus, Out
 from tiltyard.kit.deadletters import Letters, read_sound
-from tiltyard.kit.provision import consumer_config, durable
-from tiltyard.kit.pull import Puller
 from tiltyard.kit.replay import Replayer
 from tiltyard.kit.serve import Retry
 from tiltyard.kit.settle import Settler
@@ -26,34 +22,6 @@ from tiltyard_proto.messages import GroupRecord, Purpose, Rollout
 from tiltyard_proto.topology import GENERATE, GROUP, GROUPS_BUCKET, VERDICT
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_what_nobody_answers_is_a_crash_suspect(bus: Bus) -> None:
-    """Delivered as often as allowed without an answer: a letter of class 'crash', and no handler sees it again."""
-    stage = dataclasses.replace(letters.QUICK, ack_wait_s=0.2, max_deliveries=3)
-    payload = {"stream_name": stage.stream, "config": consumer_config(stage)}
-    await bus.js.api(f"CONSUMER.DURABLE.CREATE.{stage.stream}.{durable(stage)}", payload)
-    await bus.publish(GENERATE, build.rollout(member=0))
-    puller = Puller(bus.js, stage.stream, durable(stage))
-    await puller.start()
-    with anyio.fail_after(20):
-        deliveries = 0
-        while deliveries < stage.max_deliveries:
-            delivery = await puller.next(1)
-            deliveries = delivery.deliveries if delivery is not None else deliveries
-    await puller.stop()
-    await bus.publish(GENERATE, build.rollout(member=1))
-    seen: list[str] = []
-
-    async def handler(rollout: Rollout) -> Sequence[Out]:
-        seen.append(rollout.id)
-        return []
-
-    await letters.serve_all(bus, handler, stage, bury=letters.bury)
-    (entry,) = await Letters(bus).all()
-    assert (entry.letter.reason, entry.letter.subject) == ("crash", GENERATE.subject(build.rollout(member=0)))
-    assert seen == ["run-t-0-1"]
-    assert await stored(bus, VERDICT) == ["tilt.v1.verdict.math__test.run-t-0-0"]
 
 
 async def test_what_a_handler_never_takes_ends(bus: Bus) -> None:

@@ -13,7 +13,7 @@ validation  a field is missing, has the wrong type or an impossible value
 subject     the message's own domain and key are not those of its subject
 blob        its claim check leads nowhere, or to more than may be claimed
 expired     its group's deadline passed long ago
-crash       delivered as often as its stage allows, and nobody ever answered
+crash       workers died of it, as often as its stage allows, while they had nothing else in hand (`suspects`)
 handler     its handler failed as often as its stage allows
 """
 

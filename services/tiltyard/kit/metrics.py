@@ -28,6 +28,7 @@ WAITED = Histogram(
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300),
 )
 REDELIVERED = Counter("tiltyard_redeliveries_total", "Deliveries of a message after its first", ["stage"])
+SUSPECTS = Counter("tiltyard_suspects_total", "Messages handled alone, since workers may have died of them", ["stage"])
 DEAD_LETTERS = Counter("tiltyard_dead_letters_total", "Dead letters that this process stored", ["stage", "reason"])
 DLQ_DEPTH = Gauge("tiltyard_dlq_depth", "Dead letters that wait for a person", ["stage", "reason"])
 DLQ_OLDEST = Gauge("tiltyard_dlq_oldest_seconds", "Age of the oldest dead letter that waits for a person", ["stage"])

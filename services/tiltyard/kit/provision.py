@@ -88,6 +88,7 @@ def bucket_config(bucket: str, replicas: int = 1) -> dict[str, Any]:
         "num_replicas": replicas,
         "discard": "new",
         "max_msgs_per_subject": 1,
+        "max_age": int(topology.BUCKET_AGE_S.get(bucket, 0) * 1e9),
         "max_bytes": 256 << 20,
         "allow_direct": True,
         "allow_rollup_hdrs": True,

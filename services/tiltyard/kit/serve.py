@@ -1,8 +1,8 @@
 """Serve a stage: pull, gate, decode, handle, publish, acknowledge. The one loop that runs handlers.
 
-Order for every message: delivery gate, decode, "already done?" where somebody may have had it before, handle with the
-lease extended, publish the outputs by compare-and-set and wait for storage, acknowledge the input. Acknowledgements are
-not fenced, so they are never the guard: a second delivery publishes to the same keys and loses.
+Order for every message: delivery gate (`suspects`), decode, "already done?" where somebody may have had it before,
+handle with the lease extended, publish the outputs by compare-and-set and wait for storage, acknowledge the input.
+Acknowledgements are not fenced, so they are never the guard: a second delivery publishes to the same keys and loses.
 
 A handler ends in one of four ways: it returns outputs; raises `Reject` (dead letter); raises `Retry` (comes back after
 a delay); raises anything else (logged, tried again, a dead letter after the stage's deliveries).
@@ -31,10 +31,13 @@ from .flows import FlowSource
 from .intake import MAX_DETAIL, Reject, printable
 from .provision import durable
 from .pull import Delivery, Puller
+from .suspects import NOTHING, Evidence, Lane, Past
 
 M = TypeVar("M")
 Handler = Callable[[M], Awaitable[Sequence[Out]]]
 Bury = Callable[[M, Outcome, str], Sequence[Out]]
+AGAIN = frozenset({"retry", "failed"})
+"""Endings after which a message comes again."""
 log = structlog.get_logger()
 __all__ = ["Bury", "Handler", "Reject", "Retry", "Server", "retry_delay", "serve"]
 
@@ -67,6 +70,8 @@ class Server(Generic[M]):
         self.fair = fair
         self.busy = 0
         self._freed = anyio.Event()
+        self._evidence = Evidence(bus, stage)
+        self._lane = Lane()
         self._running: dict[int, tuple[Delivery, float]] = {}
         """Deliveries in a handler, with the time of their last sign of life."""
         self._in_flight = metrics.IN_FLIGHT.labels(stage.name)
@@ -98,7 +103,7 @@ class Server(Generic[M]):
         try:
             await puller.start(handlers)
             while True:
-                if self.busy >= self.slots:
+                if self.busy >= self.slots or self._lane.closed:
                     await self._freed.wait()
                     continue
                 delivery = await puller.next(self.slots - self.busy)
@@ -138,26 +143,54 @@ class Server(Generic[M]):
     # ------------------------------------------------------------ one message
 
     async def _handle(self, delivery: Delivery, may_be_done: bool) -> str:
+        """Handle it: with others where nobody had it before, alone where it may have killed who had it."""
+        past = await self._evidence.past(delivery) if may_be_done else NOTHING
+        if past.suspect:
+            metrics.SUSPECTS.labels(self.stage.name).inc()
+            log.warning("suspect", stage=self.stage.name, subject=delivery.subject, deaths=past.deaths)
+        await self._lane.enter(alone=past.suspect)
+        try:
+            if may_be_done:
+                return await self._watched(delivery, past)
+            return await self._work(delivery, past, may_be_done)
+        finally:
+            self._lane.leave(alone=past.suspect)
+
+    async def _watched(self, delivery: Delivery, past: Past) -> str:
+        """Handle it with a word in the bucket that this process has it in hand."""
+        try:
+            await self._evidence.hold(delivery, past, alone=past.suspect)
+            ending = await self._work(delivery, past, True)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+                await self._evidence.write(delivery, past)  # handed back in good order
+            raise
+        if ending not in AGAIN:  # else the word was taken back when it was handed back
+            await self._evidence.write(delivery, past)
+        return ending
+
+    async def _work(self, delivery: Delivery, past: Past, may_be_done: bool) -> str:
         message: M | None = None
         try:
-            if delivery.deliveries > self.stage.max_deliveries:
-                raise Reject("crash", f"delivered {delivery.deliveries - 1} times without an answer")
-            message = await self._decode(delivery)
+            if past.deaths_alone >= self.stage.deaths_alone:
+                said = f"{past.deaths} workers had it in hand and were never heard of again"
+                raise Reject("crash", f"{said}, {past.deaths_alone} of them with nothing else in hand")
+            message = await self._decode(delivery, past)
             if may_be_done and await self._is_done(message):
                 self.bus.say(delivery, b"+ACK")
                 return "already_done"
             await self._publish(await self.handler(message))
         except Exception as error:
-            return await self._failed(delivery, message, error)
+            return await self._failed(delivery, past, message, error)
         self.bus.say(delivery, b"+ACK")
         return "done"
 
-    async def _decode(self, delivery: Delivery) -> M:
+    async def _decode(self, delivery: Delivery, past: Past) -> M:
         try:
             return await self.bus.receive(self.stage, delivery)
         except BlobMissing as error:
-            if delivery.deliveries < self.stage.max_deliveries:
-                raise Retry(self.stage.retry_delay(delivery.deliveries), str(error)) from error
+            if past.failures + 1 < self.stage.max_deliveries:
+                raise Retry(self.stage.retry_delay(past.failures + 1), str(error)) from error
             raise Reject("blob", str(error)) from error
 
     async def _is_done(self, message: M) -> bool:
@@ -173,23 +206,29 @@ class Server(Generic[M]):
             if not await self.bus.publish(stage, message):
                 log.info("already_done", stage=stage.name, key=stage.key(message))
 
-    async def _failed(self, delivery: Delivery, message: M | None, error: Exception) -> str:
-        if isinstance(error, Retry) and delivery.deliveries >= self.stage.max_deliveries:
-            error = Reject("handler", f"tried {delivery.deliveries} times: {error.detail}")
+    async def _failed(self, delivery: Delivery, past: Past, message: M | None, error: Exception) -> str:
+        tries = past.failures + 1
+        if isinstance(error, Retry) and tries >= self.stage.max_deliveries:
+            error = Reject("handler", f"tried {tries} times: {error.detail}")
         if isinstance(error, Retry):
             log.info("retry", stage=self.stage.name, after_s=error.after_s, detail=error.detail)
-            self._nak(delivery, error.after_s)
+            await self._again(delivery, past, error.after_s)
             return "retry"
         if isinstance(error, Reject):
             await self._dead_letter(delivery, message, error)
             return error.reason
         log.error("handler_failed", stage=self.stage.name, subject=delivery.subject, exc_info=error)
-        if delivery.deliveries >= self.stage.max_deliveries:
+        if tries >= self.stage.max_deliveries:
             reject = Reject("handler", f"{type(error).__name__}: {error}")
             await self._dead_letter(delivery, message, reject)
             return reject.reason
-        self._nak(delivery, self.stage.retry_delay(delivery.deliveries))
+        await self._again(delivery, past, self.stage.retry_delay(tries))
         return "failed"
+
+    async def _again(self, delivery: Delivery, past: Past, after_s: float) -> None:
+        """Have it delivered again, and remember that a handler has failed."""
+        await self._evidence.write(delivery, past.failed())
+        self._nak(delivery, after_s)
 
     async def _dead_letter(self, delivery: Delivery, message: M | None, error: Reject) -> None:
         log.error(

@@ -5,7 +5,8 @@ a restart rebuilds it by reading them again; ids of groups are derived from the 
 is a no-op. Invariants: a training group is opened only while `StepFold.room` allows it, so sampling runs ahead by the
 staleness bound at most; while an evaluation is open no training group is opened; an evaluation of version v is opened
 once. A step's groups that nobody answered for in a row mean that a stage is away: then one group at a time is opened,
-ever more seldom, until one is answered. Left out: admission of tasks by their reference solution, allotment between domains by value.
+ever more seldom, until one is answered. Left out: admission of tasks by their reference solution, allotment between
+domains by value.
 """
 
 from __future__ import annotations

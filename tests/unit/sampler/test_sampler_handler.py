@@ -13,6 +13,7 @@ from tiltyard.kit.settings import RunSettings, TaskShare
 from tiltyard.sampler.handler import State, rollouts
 from tiltyard.sampler.settings import SamplerSettings
 from tiltyard_proto import keys
+from tiltyard_proto.flow import UNANSWERED
 from tiltyard_proto.messages import Group, GroupRecord, Member, Policy, Purpose, Task
 from tiltyard_proto.outcomes import Outcome
 
@@ -354,3 +355,42 @@ def test_a_share_sets_the_temperature() -> None:
         found = list(rollouts(record, made.tasks[record.task_id], made.run))
         assert {r.sampling.temperature for r in found} == {expected}
         assert {r.sampling.max_new_tokens for r in found} == {64}
+
+
+# ---------------------------------------------------------------- silence
+
+
+def silent(record: GroupRecord, at: float) -> Group:
+    """The record's group, closed without an answer."""
+    return msgspec.structs.replace(closed(record, (), trainable=False), reason=UNANSWERED, missing=2, closed=at)
+
+
+def test_silence_is_probed_ever_more_seldom() -> None:
+    """After a step's worth of groups without an answer one is opened at a time, after 1, 2, 4 ... seconds; an answer
+    ends that."""
+    made = after_first_evaluation()
+    for record in open_all(made):
+        made.on_group(silent(record, NOW))
+    assert made.probing()
+    assert made.groups_to_open(NOW + 3.9) == []
+    now = NOW + 4.0
+    for pause in (8.0, 16.0, 32.0, 60.0, 60.0):
+        (probe,) = open_all(made, now)
+        assert open_all(made, now + 1000.0) == []
+        made.on_group(silent(probe, now))
+        assert open_all(made, now + pause - 0.1) == []
+        now += pause
+    (probe,) = open_all(made, now)
+    made.on_group(closed(probe))
+    assert not made.probing()
+    assert len(open_all(made, now)) == 3
+
+
+def test_silence_teaches_nothing() -> None:
+    """A group that nobody answered for leaves what is known of its template."""
+    made = after_first_evaluation()
+    first, second, *_ = open_all(made)
+    made.on_group(closed(first))
+    known = dict(made.curriculum.posteriors)
+    made.on_group(silent(second, NOW))
+    assert made.curriculum.posteriors == known
