@@ -206,12 +206,12 @@ def test_results_that_cannot_be_written_are_said_first(tmp_path: Path) -> None:
 def test_a_log_on_a_full_disk_goes_on_in_the_terminal(tmp_path: Path) -> None:
     """The file's loss is said once, every line is still shown, and the summary's loss ends nothing."""
     (tmp_path / "up.log").symlink_to("/dev/full")
-    (tmp_path / "summary.json").symlink_to("/dev/full")
+    (tmp_path / "summary.json.new").symlink_to("/dev/full")
     shown: list[str] = []
     log = MergedLog(tmp_path / "up.log", shown.append)
     for number in range(3):
         log.line("up", f"line {number}")
-    write_summary(tmp_path, Summary(run="x"), log)
+    write_summary(tmp_path / "summary.json", Summary(run="x"), log)
     log.close()
     texts = [text.split(" ", 1)[1] for text in shown]
     assert [text.split()[-2:] for text in texts if text.startswith("up")] == [["line", str(n)] for n in range(3)]

@@ -16,6 +16,7 @@ import pytest
 from support import hostile
 
 from tiltyard.cli.archive import Archive
+from tiltyard.cli.up.summary import Summary
 from tiltyard.domains import registry
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import CLAIM, Bus
@@ -55,10 +56,23 @@ def test_killed_and_started_again_it_resumes_and_finishes_once(up: Callable[...,
     archive = Archive(second.run_path)
     assert [policy["version"] for policy in archive.policies()] == [0, 1, 2, 3, 4]
     assert archive.totals()["ungraded"] == 0
+    check_sessions(second.run_path)
     third = up("run.steps=4")
     assert third.wait(60) == 0
     assert "had finished already: nothing to do; --fresh starts it anew" in third.text
     assert "service_starts" not in third.text.split("had finished already")[-1]
+    check_sessions(second.run_path)
+
+
+def check_sessions(run_path: Path) -> None:
+    """The summary covers the session that was killed and the one that finished."""
+    found = msgspec.json.decode((run_path / "summary.json").read_bytes(), type=Summary)
+    killed, finished = found.sessions
+    assert (killed.state, finished.state, found.state) == ("killed", "finished", "finished")
+    assert min(killed.wall_s, killed.cpu_s, finished.wall_s, finished.cpu_s) > 1
+    assert found.wall_s == pytest.approx(killed.wall_s + finished.wall_s, abs=0.01)
+    assert found.cpu_s == pytest.approx(killed.cpu_s + finished.cpu_s, abs=0.01)
+    assert found.started == killed.started < killed.ended < finished.started < finished.ended == found.ended
 
 
 @pytest.mark.timeout(100)

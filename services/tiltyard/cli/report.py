@@ -132,7 +132,9 @@ def _cost_lines(totals: dict[str, Any], summary: dict[str, Any], archive: Archiv
     ]
     if summary:
         services = ", ".join(f"{name} {cost:.0f}" for name, cost in summary.get("cpu_by_service", {}).items())
-        lines.append(f"Wall {summary['wall_s']:.0f} s, CPU {summary['cpu_s']:.0f} s ({services})")
+        sessions = len(summary.get("sessions", ()))
+        over = f" over {sessions} sessions" if sessions > 1 else ""
+        lines.append(f"Wall {summary['wall_s']:.0f} s{over}, CPU {summary['cpu_s']:.0f} s ({services})")
         if summary.get("restarts"):
             lines.append("Restarted: " + ", ".join(f"{k} {v}x" for k, v in summary["restarts"].items()))
     return lines

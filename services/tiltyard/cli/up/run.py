@@ -30,9 +30,12 @@ from .child import GaveUp
 from .lines import MergedLog
 from .plan import check_run, check_together
 from .progress import Progress
-from .summary import Summary
+from .summary import RUNNING, Session, Summary, earlier, summarise, write
 from .supervisor import Supervisor
 
+SUMMARY = "summary.json"
+KEEP_EVERY_S = 2.0
+"""Between two writings of the summary."""
 INTERRUPTED = 130
 """Exit status of a command that was interrupted before it had done anything."""
 
@@ -70,7 +73,7 @@ def forget(root: Path, run: str) -> bool:
 
 
 async def _up(arguments: Namespace, sections: dict[str, Any], root: Path) -> int:
-    run, started = sections["run"], time.monotonic()
+    run = sections["run"]
     run_path = sections["data"].run_path(run.name)
     try:
         run_path.mkdir(parents=True, exist_ok=True)
@@ -79,29 +82,63 @@ async def _up(arguments: Namespace, sections: dict[str, Any], root: Path) -> int
         raise UserError(f"{run_path}: {error.strerror}; free some space, or use --set data.root=DIR") from error
     progress = Progress(run, plain=arguments.plain or not sys.stdout.isatty())
     log = MergedLog(run_path / "up.log", progress.print, colour=sys.stdout.isatty())
-    summary = Summary(run=run.name)
-    supervisor = Supervisor(arguments, sections, root, log, progress, summary)
+    session = Session()
+    supervisor = Supervisor(arguments, sections, root, log, progress, session)
+    keeper = Keeper(run.name, run_path / SUMMARY, supervisor, session, log)
     try:
         with progress:
-            summary.state = await supervisor.run()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(keeper.keep)
+                session.state = await supervisor.run()
+                tasks.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
     finally:
-        if supervisor.children:  # else nothing ran, and an earlier summary stays
-            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-            summary.wall_s = time.monotonic() - started
-            summary.cpu_s = usage.ru_utime + usage.ru_stime + time.process_time()
-            write_summary(run_path, summary, log)
+        keeper.end()
         log.close()
-    if summary.state == "interrupted":
+    if session.state == "interrupted":
         return INTERRUPTED
     print(report_command.text(run, run_path))
     if arguments.results is not None:
         report_command.write_rows(arguments.results, run, run_path)
-    return 1 if summary.state == "failed" else 0
+    return 1 if session.state == "failed" else 0
 
 
-def write_summary(run_path: Path, summary: Summary, log: MergedLog) -> None:
+class Keeper:
+    """Keeps the run's summary up to date while a session lasts."""
+
+    def __init__(self, run: str, path: Path, supervisor: Supervisor, session: Session, log: MergedLog) -> None:
+        self._run, self._path, self._log = run, path, log
+        self._supervisor, self._session = supervisor, session
+        self._before = earlier(path)
+        self._started = time.monotonic()
+
+    async def keep(self) -> None:
+        """Write it every few seconds, so that a session that is killed has been there."""
+        while True:
+            await anyio.sleep(KEEP_EVERY_S)
+            self._supervisor.note_costs()
+            self._session.cpu_s = time.process_time() + sum(self._session.cpu_by_service.values())
+            self._write()
+
+    def end(self) -> None:
+        """The last word on this session."""
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._session.cpu_s = usage.ru_utime + usage.ru_stime + time.process_time()
+        if self._session.state == RUNNING:
+            self._session.state = "failed"
+        self._write()
+
+    def _write(self) -> None:
+        if self._supervisor.children:  # else nothing ran, and the earlier summary stays
+            self._session.wall_s = time.monotonic() - self._started
+            self._session.ended = time.time()
+            write_summary(self._path, summarise(self._run, [*self._before, self._session]), self._log)
+
+
+def write_summary(path: Path, summary: Summary, log: MergedLog) -> None:
     """Beside the run; where the disk is full, the log says so and nothing else is lost."""
     try:
-        (run_path / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+        write(path, summary)
     except OSError as error:
-        log.say(f"{run_path / 'summary.json'} can't be written: {error.strerror}", "error")
+        log.say(f"{path} can't be written: {error.strerror}", "error")

@@ -38,7 +38,7 @@ from .disk import DiskWatch
 from .lines import MergedLog
 from .plan import run_tasks
 from .progress import Progress
-from .summary import Summary
+from .summary import Session
 
 STOP_ORDER = (("sampler", "trainer", "gateway"), ("engine", "sandbox", "verifier"), ("aggregator",))
 """Who is stopped together: who starts work, who does it, who archives it."""
@@ -55,14 +55,14 @@ class Supervisor:
         root: Path,
         log: MergedLog,
         progress: Progress,
-        summary: Summary,
+        session: Session,
     ) -> None:
         self.arguments = arguments
         self.sections = sections
         self.root = root
         self.log = log
         self.progress = progress
-        self.summary = summary
+        self.session = session
         self.server: subprocess.Popen[bytes] | None = None
         self.bus: Bus | None = None
         self.children: list[Child] = []
@@ -238,7 +238,7 @@ class Supervisor:
             if self.server.poll() is None:
                 continue
             self.log.say("bus server ended; starting it again", "warning")
-            self.summary.restarts["nats"] = self.summary.restarts.get("nats", 0) + 1
+            self.session.restarts["nats"] = self.session.restarts.get("nats", 0) + 1
             try:
                 await self._start_server()
                 failures = 0
@@ -278,17 +278,23 @@ class Supervisor:
             async with anyio.create_task_group() as tasks:
                 for child in group:
                     tasks.start_soon(child.stop)
+        self.note_costs()
+
+    def note_costs(self) -> None:
+        """Bring the session's costs by service up to now."""
         costs: dict[str, float] = {}
         for child in self.children:
             service = child.name.split(".")[0]
             costs[service] = round(costs.get(service, 0.0) + child.cpu_s, 2)
             if child.restarts:
-                self.summary.restarts[child.name] = child.restarts
-        self.summary.cpu_by_service |= costs
+                self.session.restarts[child.name] = child.restarts
+        if self.server is not None and (cpu_s := cpu_seconds(self.server.pid)):
+            costs["nats"] = cpu_s
+        self.session.cpu_by_service |= costs
 
     async def _stop_bus(self) -> None:
         if self.bus is not None:
             await self.bus.close()
         if self.server is not None:
-            self.summary.cpu_by_service["nats"] = cpu_seconds(self.server.pid)
+            self.note_costs()
             await stop_server(self.server)
