@@ -17,6 +17,7 @@ from nats.errors import Error as NatsError
 from support.secured import Secured, bare, connection
 from support.waiting import until
 
+from tiltyard.cli.main import main
 from tiltyard.kit import credentials, tls
 from tiltyard.kit.settings import SettingsError, read_source
 from tiltyard_proto.permissions import inbox
@@ -113,23 +114,67 @@ async def test_plain_text_is_refused_by_both(server: Secured, nats_server: Any) 
             pass
 
 
-async def test_rotation_and_revocation(server: Secured) -> None:
-    """A new key replaces the old one when the server reads its configuration again: the old connection is dropped."""
+def reload(server: Secured) -> None:
+    """The server reads what `tiltyard credentials` has made."""
+    plain = server.config.read_text().split("# Made by")[0]
+    server.config.write_text(plain + (server.directory / "server" / credentials.SECURITY).read_text())
+    server.process.send_signal(signal.SIGHUP)
+
+
+def command(server: Secured, *arguments: str) -> None:
+    assert main(["credentials", str(server.directory), *arguments]) == 0
+
+
+async def gets_in(server: Secured, **options: Any) -> bool:
+    """Does the gateway get in and do what it may?"""
+    try:
+        async with bare(server, "gateway", **options) as attempts:
+            return bool(await attempts.subscribe([f"{inbox('gateway')}.a"]))
+    except NatsError as error:
+        if "authorization" not in str(error).lower():
+            raise
+        return False
+
+
+async def eventually_in(server: Secured, **options: Any) -> None:
+    with anyio.fail_after(10):
+        while not await gets_in(server, **options):  # noqa: ASYNC110  (nobody announces it)
+            await anyio.sleep(0.05)
+
+
+async def test_a_key_is_changed_with_an_overlap(server: Secured) -> None:
+    """Old and new key both get in between `--rotate` and `--retire`, the old connection living on; then the new one
+    alone does, and the old connection is dropped."""
     old = server.root / "old.seed"
     old.write_bytes((server.directory / "users/gateway/nkey.seed").read_bytes())
     async with bare(server, "gateway", nkeys_seed=str(old)) as before, bare(server, "sandbox") as other:
-        credentials.rotate(server.directory, "gateway")
-        assert credentials.make(server.directory) == ["gateway"]
-        plain = server.config.read_text().split("# Made by")[0]
-        server.config.write_text(plain + credentials.security(server.directory))
-        server.process.send_signal(signal.SIGHUP)
-        await until(lambda: not before.client.is_connected)
+        command(server, "--rotate", "gateway")
+        assert not await gets_in(server), "the server has not been told yet"
+        reload(server)
+        await eventually_in(server)
+        assert await gets_in(server, nkeys_seed=str(old))
+        assert before.client.is_connected
+        assert await before.subscribe([f"{inbox('gateway')}.b"])
+        async with bare(server, "gateway") as after:
+            command(server, "--retire", "gateway")
+            reload(server)
+            await until(lambda: not before.client.is_connected)
+            assert after.client.is_connected
         assert other.client.is_connected
-    with pytest.raises(NatsError, match=r"(?i)authorization"):
-        async with bare(server, "gateway", nkeys_seed=str(old)):
-            pass
-    async with bare(server, "gateway") as after:
-        assert after.client.is_connected
+    assert not await gets_in(server, nkeys_seed=str(old))
+    assert await gets_in(server)
+
+
+async def test_a_leaked_key_is_refused_at_once(server: Secured) -> None:
+    """`--rotate` and `--retire` in one command leave no overlap."""
+    old = server.root / "old.seed"
+    old.write_bytes((server.directory / "users/gateway/nkey.seed").read_bytes())
+    async with bare(server, "gateway", nkeys_seed=str(old)) as before:
+        command(server, "--rotate", "gateway", "--retire", "gateway")
+        reload(server)
+        await until(lambda: not before.client.is_connected)
+    assert not await gets_in(server, nkeys_seed=str(old))
+    assert await gets_in(server)
 
 
 async def test_a_seed_from_the_environment(server: Secured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,14 @@ def _bus_commands(commands: Any) -> None:
         "--mount", type=Path, metavar="PATH", help="where the servers will see DIR/server (default: where it is)"
     )
     credentials.add_argument(
-        "--rotate", action="append", default=[], metavar="USER", help="make a new key and certificate for this user"
+        "--rotate",
+        action="append",
+        default=[],
+        metavar="USER",
+        help="make a new key and certificate for this user, or for 'all'; the servers take the old key as well",
+    )
+    credentials.add_argument(
+        "--retire", action="append", default=[], metavar="USER", help="refuse the old keys of this user, or of 'all'"
     )
 
 

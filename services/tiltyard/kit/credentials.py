@@ -3,7 +3,8 @@
 Layout of a credentials directory, private to its owner:
 `ca.pem`, `ca.key` (needed to add or renew only; keep it elsewhere); `server/` (`tls.pem`, `tls.key`, `ca.pem`,
 `security.conf`); `users/<user>/` (`nkey.seed`, `tls.pem`, `tls.key`, `ca.pem`). A container is given one user's folder
-and names it as its credentials directory.
+and names it as its credentials directory. `retiring/<user>` holds public keys that a rotation has replaced and that the
+servers still take, one a line.
 
 Invariants: what exists is kept, so making again adds only what is missing; a seed never stands in settings, in an
 argument or in a log: it is read from its file, or from TILTYARD_NKEY_SEED, when the connection is made; with
@@ -26,6 +27,7 @@ from .settings import BusSettings, DataSettings, SettingsError
 SEED = "nkey.seed"
 SEED_ENV = "TILTYARD_NKEY_SEED"
 SECURITY = "security.conf"
+RETIRING = "retiring"
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -83,12 +85,35 @@ def _make_user(directory: Path, user: str) -> bool:
 
 
 def rotate(directory: Path, user: str) -> None:
-    """A new nkey and certificate for `user`; the old key is refused once the servers have read the new
-    configuration."""
+    """Take `user`'s nkey and certificate away, so that `make` makes new ones.
+
+    The servers take the old key as well until it is retired. ValueError when there is no such user.
+    """
     permissions.permissions(user)
     folder = directory / "users" / user
+    if (folder / SEED).exists():
+        keys = [*retiring(directory, user), public_key((folder / SEED).read_bytes())]
+        tls.private_directory(directory / RETIRING)
+        tls.write_private(directory / RETIRING / user, "".join(f"{key}\n" for key in dict.fromkeys(keys)).encode())
     (folder / SEED).unlink(missing_ok=True)
     (folder / tls.CERTIFICATE).unlink(missing_ok=True)
+
+
+def retiring(directory: Path, user: str) -> list[str]:
+    """Old public keys of `user` that the servers still take."""
+    path = directory / RETIRING / user
+    return path.read_text().split() if path.exists() else []
+
+
+def retire(directory: Path, user: str) -> int:
+    """From the next configuration on the servers refuse `user`'s old keys; how many there were.
+
+    ValueError when there is no such user.
+    """
+    permissions.permissions(user)
+    old = retiring(directory, user)
+    (directory / RETIRING / user).unlink(missing_ok=True)
+    return len(old)
 
 
 # ---------------------------------------------------------------- the server's side
@@ -109,18 +134,24 @@ def security(directory: Path, mount: Path | None = None) -> str:
         "}",
         "authorization {",
         "  users: [",
-        *(_user(directory, user) for user in permissions.users()),
+        *(line for user in permissions.users() for line in _user(directory, user)),
         "  ]",
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _user(directory: Path, user: str) -> str:
+def _user(directory: Path, user: str) -> list[str]:
+    """The user's entry, and one with the same rights for each key that is on its way out."""
+    old = retiring(directory, user)
     key = public_key((directory / "users" / user / SEED).read_bytes())
-    allowed = permissions.permissions(user)
+    return [_entry(user, key), *(_entry(f"{user}, until it is retired", each) for each in old if each != key)]
+
+
+def _entry(who: str, key: str) -> str:
+    allowed = permissions.permissions(who.partition(",")[0])
     return (
-        f"    # {user}\n"
+        f"    # {who}\n"
         f"    {{ nkey: {key}, permissions: {{\n"
         f"        publish: {{ allow: [{_quoted(allowed.publish)}] }}\n"
         f"        subscribe: {{ allow: [{_quoted(allowed.subscribe)}] }}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -68,7 +69,43 @@ def test_rotation_changes_one_user(tmp_path: Path) -> None:
     assert main(["credentials", str(directory), "--rotate", "gateway"]) == 0
     after = {user: (directory / "users" / user / tls.CERTIFICATE).read_bytes() for user in users()}
     assert {user for user in users() if before[user] != after[user]} == {"gateway"}
-    assert main(["credentials", str(directory), "--rotate", "root"]) == 2
+    for step in ("--rotate", "--retire"):
+        assert main(["credentials", str(directory), step, "root"]) == 2
+
+
+def keys_in(directory: Path) -> list[str]:
+    """The public keys that the servers are told, in order."""
+    return re.findall(r"nkey: (U\w+)", (directory / "server" / credentials.SECURITY).read_text())
+
+
+def test_old_keys_stay_until_they_are_retired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each rotation adds a key with the same rights; making again keeps them; `--retire` leaves the newest alone."""
+    directory = tmp_path / "credentials"
+    command = ["credentials", str(directory)]
+    assert main(command) == 0
+    first = keys_in(directory)
+    assert main([*command, "--rotate", "gateway"]) == main([*command, "--rotate", "gateway"]) == main(command) == 0
+    assert "old keys still get in, of gateway:" in capsys.readouterr().out
+    overlap = keys_in(directory)
+    assert len(overlap) == len(first) + 2
+    assert set(first) < set(overlap)
+    assert main([*command, "--retire", "all"]) == 0
+    said = capsys.readouterr().out
+    assert "2 old keys are retired" in said
+    assert "still get in" not in said
+    assert len(set(keys_in(directory)) - set(first)) == 1
+    assert len(keys_in(directory)) == len(first)
+
+
+def test_every_key_can_be_changed_in_one_go(tmp_path: Path) -> None:
+    """`all` names every user, and the servers' configuration stays valid in between."""
+    credentials.make(tmp_path)
+    assert main(["credentials", str(tmp_path), "--rotate", "all"]) == 0
+    assert len(set(keys_in(tmp_path))) == 2 * len(users())
+    config = tmp_path / "server" / "nats.conf"
+    config.write_text(f'jetstream {{ store_dir: "{tmp_path}/js" }}\ninclude {credentials.SECURITY}\n')
+    done = subprocess.run([find_binary(), "-t", "-c", str(config)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_where_settings_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
