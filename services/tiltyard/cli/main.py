@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tiltyard.kit.settings import Source, read_source
+from tiltyard_proto.topology import STAGES
 
 from .dlq import add_parser as add_dlq
 from .errors import UserError
@@ -77,6 +78,29 @@ def _bus_commands(commands: Any) -> None:
     )
 
 
+def _weights(commands: Any) -> None:
+    top = commands.add_parser("weights", help="shares of domains at the stages where they compete; taken up live")
+    actions = top.add_subparsers(dest="action", required=True, metavar="ACTION")
+    ls = actions.add_parser("ls", help="the weights that are set; every other domain has 1")
+    ls.add_argument("--json", action="store_true", help="machine-readable")
+    put = actions.add_parser("set", help="give domains weights: twice the weight is twice the share while both wait")
+    put.add_argument("weights", nargs="+", metavar="DOMAIN=WEIGHT")
+    put.add_argument("--only", action="store_true", help="forget all other weights of the stage")
+    unset = actions.add_parser("unset", help="give domains back the weight 1")
+    unset.add_argument("domains", nargs="+", metavar="DOMAIN")
+    shared = [stage.name for stage in STAGES if stage.shared]
+    for action in actions.choices.values():
+        action.add_argument(
+            "--stage",
+            action="append",
+            default=[],
+            choices=shared,
+            metavar="STAGE",
+            help=f"at this stage only, which may be said again; default: {' and '.join(shared)}",
+        )
+        _config(action)
+
+
 def _machine(commands: Any) -> None:
     """What there is on this machine, without a bus."""
     domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
@@ -129,6 +153,7 @@ def parser() -> argparse.ArgumentParser:
     _config(status)
 
     add_dlq(commands, _config)
+    _weights(commands)
 
     report = commands.add_parser("report", help="print the report of a run again")
     report.add_argument("run", nargs="?", metavar="RUN", help="name of the run (default: the configured one)")
