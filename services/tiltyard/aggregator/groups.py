@@ -14,6 +14,7 @@ import msgspec
 import structlog
 from prometheus_client import Counter, Histogram
 
+from tiltyard.kit import joins
 from tiltyard.kit.bus import Bus, Out, decode_value
 from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard.kit.serve import Retry
@@ -131,6 +132,7 @@ class Groups:
         await self.mark_closed(group.id)
         self.open.pop(group.id, None)
         GROUPS.labels(group.domain, group.reason or "trains").inc()
+        joins.closed(group)
         for member in group.members:
             if member.trains:
                 REWARD.labels(group.domain).observe(member.reward)

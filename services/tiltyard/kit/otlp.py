@@ -10,13 +10,14 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
@@ -26,13 +27,15 @@ from tiltyard_proto.messages import Rollout
 from .pull import Delivery
 
 TIMEOUT_S = 3.0
+MAX_LINKS = 1024
+"""Of one span; a group's span is linked to each of its rollouts."""
 RETRIES = frozenset({"retry", "failed"})
 _FIXED: ContextVar[tuple[int, int] | None] = ContextVar("tiltyard_fixed_ids", default=None)
-"""Trace and span id of a root span that is about to be made."""
+"""Trace and span id, both derived, of a span that is about to be made."""
 
 
 class _Ids(IdGenerator):  # type: ignore[misc]  # the package is optional, so its types are unknown
-    """Random ids, except for root spans, whose ids are derived."""
+    """Random ids, except for spans whose ids are derived."""
 
     def generate_trace_id(self) -> int:
         fixed = _FIXED.get()
@@ -64,24 +67,51 @@ class Export:
         url = endpoint.rstrip("/")
         url = url if url.endswith("/v1/traces") else f"{url}/v1/traces"
         resource = Resource.create({"service.name": service, "service.namespace": "tiltyard"})
-        self._provider = TracerProvider(resource=resource, id_generator=_Ids())
+        limits = SpanLimits(max_links=MAX_LINKS)
+        self._provider = TracerProvider(resource=resource, id_generator=_Ids(), span_limits=limits)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=TIMEOUT_S)))
         self._tracer = self._provider.get_tracer("tiltyard")
 
     def root(self, traceparent: str, rollout: Rollout) -> None:
         """The root span of a rollout, from its birth to its first message."""
+        self.derived(
+            "rollout",
+            traceparent,
+            parent="",
+            links=(),
+            between=(rollout.created, time.time()),
+            attributes=_attributes(rollout.run, rollout.id) | {"tiltyard.domain": rollout.task.domain},
+        )
+
+    def derived(
+        self,
+        name: str,
+        traceparent: str,
+        *,
+        parent: str,
+        links: Sequence[str],
+        between: tuple[float, float],
+        attributes: Mapping[str, str | int],
+    ) -> None:
+        """A span with the ids of `traceparent`, already ended; below `parent` where there is one.
+
+        `links` are the traceparents of other spans, `between` its start and end in seconds since the epoch.
+        """
+        above = NonRecordingSpan(_remote(parent)) if parent else trace.INVALID_SPAN
+        start, end = (int(at * 1e9) for at in between)
         token = _FIXED.set(_ids(traceparent))
         try:
             span = self._tracer.start_span(
-                "rollout",
-                context=trace.set_span_in_context(trace.INVALID_SPAN),
-                kind=SpanKind.PRODUCER,
-                start_time=int(rollout.created * 1e9) or None,
-                attributes=_attributes(rollout.run, rollout.id) | {"tiltyard.domain": rollout.task.domain},
+                name,
+                context=trace.set_span_in_context(above),
+                kind=SpanKind.INTERNAL if parent else SpanKind.PRODUCER,
+                links=[Link(_remote(each)) for each in links],
+                start_time=start or None,
+                attributes=attributes,
             )
         finally:
             _FIXED.reset(token)
-        span.end()
+        span.end(max(start, end) or None)
 
     def start(self, stage: str, traceparent: str, delivery: Delivery) -> tuple[str, Any]:
         """A stage's span for a delivery, and its traceparent."""

@@ -7,7 +7,7 @@ link; what the handler publishes carries the stage's span. Retries and dead lett
 Invariants: without `[service] otlp_endpoint` nothing of OpenTelemetry is imported, the traceparent is passed on as it
 came, and a message costs two dictionary look-ups and a context variable; a collector that is away costs spans, never
 messages. Log lines get run, rollout, stage and trace when they are written, not before.
-Left out: spans of those who follow a stream by position (sampler, trainer), whose messages still name their trace.
+Left out: spans of those who follow a stream by position (`joins`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tiltyard_proto.messages import DeadLetter, Graded, Group, Job, Message, Pol
 from .settings import SettingsError
 
 if TYPE_CHECKING:
+    from .otlp import Export
     from .pull import Delivery
 
 TRACEPARENT, RUN, ROLLOUT = "traceparent", "Tilt-Run", "Tilt-Rollout"
@@ -54,6 +55,12 @@ def root(key: str) -> str:
     """The traceparent of the root span of whatever `key` names; the same key gives the same."""
     digest = hashlib.blake2b(key.encode(), digest_size=24).hexdigest()
     return f"00-{digest[:32]}-{digest[32:]}-01"
+
+
+def child(parent: str, key: str) -> str:
+    """The traceparent of a span of the parent's trace; the same parent and key give the same."""
+    span = hashlib.blake2b(f"{parent} {key}".encode(), digest_size=8).hexdigest()
+    return f"{parent[:36]}{span}-01"
 
 
 def valid(traceparent: str | None) -> str | None:
@@ -141,6 +148,12 @@ def add_context(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapp
 
 
 # ---------------------------------------------------------------- exporting
+
+
+def exporter() -> Export | None:
+    """Where spans go; None when nobody collects them."""
+    found: Export | None = _EXPORT
+    return found
 
 
 def setup(service: str, endpoint: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import structlog
 
+from tiltyard.kit import joins
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.deadletters import follow_checked
 from tiltyard.kit.dlq_watch import DlqWatch
@@ -112,13 +113,16 @@ class Sampler:
 
     async def _open_groups(self) -> None:
         for wanted in self.state.groups_to_open(time.time()):
+            started = time.time()
             record = await self.register.open(wanted)
             self.state.on_record(record)
             task = self.state.tasks[record.task_id]
             log.info(
                 "group_opened", group=record.id, domain=record.domain, template=record.template, version=record.version
             )
-            await self.register.send(rollouts(record, task, self.state.run))
+            sent = list(rollouts(record, task, self.state.run))
+            await self.register.send(sent)
+            joins.opened(record, sent, started)
 
     async def _report(self) -> None:
         """Write the run's status when it changed."""

@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 import structlog
 
+from tiltyard.kit import joins
 from tiltyard.kit.service import Context
 from tiltyard.kit.settings import RunSettings
 from tiltyard.policy.models import ensure_model
@@ -155,7 +156,7 @@ class Trainer:
                     return
 
     async def _step(self, learner: Learner, full: Full) -> None:
-        version = full.fold.step
+        version, started = full.fold.step, self._clock()
         batch = await self._thread(build, full.groups, self.progress.version, self._limits(learner))
         for problem in batch.problems:
             log.warning("rollout_unusable", version=version, problem=problem)
@@ -170,6 +171,7 @@ class Trainer:
         policy = await self._publish(
             version, target, weights, position=full.position, metrics={**batch.metrics, **metrics}
         )
+        joins.trained(policy, full.groups, started)
         self.progress = handler.advance(self.progress, full, policy)
         self._moved = False
         if policy.final or version % self._settings.checkpoint_every == 0:
