@@ -21,6 +21,7 @@ from .topology import (
     DLQ,
     GROUP,
     GROUPS_BUCKET,
+    PAUSES_BUCKET,
     POLICY,
     PREFIX,
     RUNS_BUCKET,
@@ -59,6 +60,8 @@ READS: dict[str, tuple[Stage[Any], ...]] = {"gateway": (POLICY,), "aggregator": 
 """Stages whose messages a service reads by subject although it does not send to them."""
 FOLLOWS: dict[str, tuple[Stage[Any], ...]] = {"sampler": (DLQ,)}
 """Stages that a service follows although it is no receiver: the sampler counts dead letters for alerts."""
+WORKERS = ("gateway", "sandbox", "verifier", "aggregator")
+"""Services that take work from a stage."""
 LETTERS_BUCKET = "tilt_letters"
 """How each dead letter stands."""
 INFOS: dict[str, tuple[Stage[Any], ...]] = {
@@ -74,7 +77,9 @@ KEPT: tuple[Access, ...] = (
     Access("aggregator", GROUPS_BUCKET, write=True, follow=True),
     Access("gateway", WEIGHTS_BUCKET),
     Access("sandbox", WEIGHTS_BUCKET),
-    *(Access(user, ATTEMPTS_BUCKET, write=True) for user in ("gateway", "sandbox", "verifier", "aggregator")),
+    *(Access(user, ATTEMPTS_BUCKET, write=True) for user in WORKERS),
+    *(Access(user, PAUSES_BUCKET, write=True, follow=True) for user in WORKERS),
+    Access("sampler", PAUSES_BUCKET, list=True, follow=True),
 )
 """Use of key-value buckets by services; whoever is listed may read."""
 
@@ -193,7 +198,7 @@ def _cli() -> Iterator[str]:
     yield f"{PREFIX}.{DLQ.name}.*.*"
     yield f"{API}.STREAM.PURGE.{DLQ.stream}"
     yield f"{API}.STREAM.MSG.DELETE.{DLQ.stream}"
-    used = {access.bucket for access in KEPT if access.write}
+    used = {access.bucket for access in KEPT if access.write} - {PAUSES_BUCKET}  # people end what services begin
     yield from (f"$KV.{bucket}.*" for bucket in BUCKETS if bucket not in used)
 
 

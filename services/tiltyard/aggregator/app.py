@@ -84,6 +84,7 @@ async def start(context: Context) -> None:
             slots=settings.slots,
             stop=context.stop,
             drain_s=context.service.drain_s,
+            breaker=context.breaker(topology.VERDICT),
         )
         with anyio.move_on_after(context.service.drain_s):
             await _caught_up(bus, topology.GROUP, rollouts)

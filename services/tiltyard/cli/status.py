@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from tiltyard.kit.breaker import standing
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.depth import depth
 from tiltyard.kit.jetstream import NotFound
@@ -19,6 +20,7 @@ from tiltyard_proto import topology
 from tiltyard_proto.messages import GroupRecord, Policy, RunStatus
 
 from .connection import connected
+from .dlq.pauses import note
 from .errors import UserError
 from .main import source_of
 
@@ -96,12 +98,13 @@ def _print(state: dict[str, Any]) -> None:
     console.print(table)
     if dead := next(row["stored"] for row in state["stages"] if row["stage"] == "dlq"):
         console.print(f"{dead} dead letters", style="red")
+    note(console, state["paused"], time.time())
 
 
 async def _status(arguments: Namespace) -> dict[str, Any]:
     async with connected(source_of(arguments)) as bus:
         depths = await stages(bus)
-        return {"runs": await runs(bus), "stages": depths}
+        return {"runs": await runs(bus), "stages": depths, "paused": await standing(bus)}
 
 
 def main(arguments: Namespace) -> int:

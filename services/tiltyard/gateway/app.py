@@ -16,6 +16,7 @@ import anyio
 import structlog
 
 from tiltyard.domains.interfaces import parse_action
+from tiltyard.kit.breaker import Breaker
 from tiltyard.kit.bus import Bus, Out, out
 from tiltyard.kit.jetstream import BusError
 from tiltyard.kit.serve import Reject, serve
@@ -121,7 +122,7 @@ class Gateway:
         """For the health endpoint and people."""
         return {"run": self.run, "wanted": self.pool.wanted, "engines": self.pool.status()}
 
-    async def serve(self, stop: anyio.Event, drain_s: float = 10.0) -> None:
+    async def serve(self, stop: anyio.Event, drain_s: float = 10.0, breaker: Breaker | None = None) -> None:
         """Until `stop`; then turns in flight get `drain_s` seconds, and what is left goes back to the bus."""
         await self.refresh()
         async with anyio.create_task_group() as tasks:
@@ -139,6 +140,7 @@ class Gateway:
                 bury=self.bury,
                 drain_s=drain_s,
                 fair=self.settings.fair,
+                breaker=breaker,
             )
             tasks.cancel_scope.cancel()
 
@@ -151,7 +153,7 @@ async def start(ctx: Context) -> None:
         clients = [HttpEngine(url, session, settings) for url in settings.engines]
         gateway = Gateway(ctx.run.name, ctx.bus, clients, settings, ChatRenderer)
         ctx.health.checks["engines"] = gateway.unready
-        await gateway.serve(ctx.stop, ctx.service.drain_s)
+        await gateway.serve(ctx.stop, ctx.service.drain_s, ctx.breaker(GENERATE))
 
 
 def _ended(rollout: Rollout, ending: Ending) -> list[Out]:

@@ -32,6 +32,9 @@ SUSPECTS = Counter("tiltyard_suspects_total", "Messages handled alone, since wor
 DEAD_LETTERS = Counter("tiltyard_dead_letters_total", "Dead letters that this process stored", ["stage", "reason"])
 DLQ_DEPTH = Gauge("tiltyard_dlq_depth", "Dead letters that wait for a person", ["stage", "reason"])
 DLQ_OLDEST = Gauge("tiltyard_dlq_oldest_seconds", "Age of the oldest dead letter that waits for a person", ["stage"])
+PAUSED = Gauge(
+    "tiltyard_paused", "1 while a stage handles nothing of a domain, since too much died", ["stage", "domain"]
+)
 IN_FLIGHT = Gauge("tiltyard_in_flight", "Messages in a handler", ["stage"])
 LAG = Gauge("tiltyard_lag", "Messages of a stage that nobody has been given yet", ["stage"])
 UNACKNOWLEDGED = Gauge("tiltyard_unacknowledged", "Messages of a stage that were delivered and not answered", ["stage"])

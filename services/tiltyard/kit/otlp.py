@@ -29,7 +29,8 @@ from .pull import Delivery
 TIMEOUT_S = 3.0
 MAX_LINKS = 1024
 """Of one span; a group's span is linked to each of its rollouts."""
-RETRIES = frozenset({"retry", "failed"})
+RETRIES = frozenset({"retry", "failed", "paused"})
+GOOD = frozenset({"done", "already_done"})
 _FIXED: ContextVar[tuple[int, int] | None] = ContextVar("tiltyard_fixed_ids", default=None)
 """Trace and span id, both derived, of a span that is about to be made."""
 
@@ -139,9 +140,9 @@ class Export:
         span.set_attribute("tiltyard.ending", ending)
         if ending in RETRIES:
             span.add_event("retry", {"tiltyard.ending": ending})
-        elif ending != "done":
+        elif ending not in GOOD:
             span.add_event("dead_letter", {"tiltyard.reason": ending})
-        if ending not in ("done", "retry"):
+        if ending not in (*GOOD, "retry", "paused"):
             span.set_status(Status(StatusCode.ERROR, ending))
         span.end()
 

@@ -25,6 +25,7 @@ from tiltyard_proto.topology import Stage
 
 from . import deadletters, metrics, tracing
 from .blobs import BlobMissing
+from .breaker import Breaker
 from .bus import Bus, Out
 from .errors import BusUnavailable, Forbidden, NotFound
 from .flows import FlowSource
@@ -60,7 +61,15 @@ class Server(Generic[M]):
     """One stage's consumer with up to `slots` handlers at a time."""
 
     def __init__(
-        self, bus: Bus, stage: Stage[M], handler: Handler[M], *, slots: int, bury: Bury[M] | None, fair: bool = False
+        self,
+        bus: Bus,
+        stage: Stage[M],
+        handler: Handler[M],
+        *,
+        slots: int,
+        bury: Bury[M] | None,
+        fair: bool = False,
+        breaker: Breaker | None = None,
     ) -> None:
         self.bus = bus
         self.stage = stage
@@ -68,6 +77,7 @@ class Server(Generic[M]):
         self.slots = slots
         self.bury = bury
         self.fair = fair
+        self.breaker = breaker or Breaker(bus, stage, share=0.0, window=1)
         self.busy = 0
         self._freed = anyio.Event()
         self._evidence = Evidence(bus, stage)
@@ -84,6 +94,7 @@ class Server(Generic[M]):
         async with anyio.create_task_group() as handlers:
             pulling = anyio.CancelScope()
             handlers.start_soon(self._extend)
+            handlers.start_soon(self.breaker.follow)
             handlers.start_soon(_cancel_when, stop, pulling)
             with pulling:
                 while not stop.is_set():
@@ -144,6 +155,9 @@ class Server(Generic[M]):
 
     async def _handle(self, delivery: Delivery, may_be_done: bool) -> str:
         """Handle it: with others where nobody had it before, alone where it may have killed who had it."""
+        if self.breaker.holds_back(delivery.subject):
+            self._nak(delivery, self.breaker.again_s())
+            return "paused"
         past = await self._evidence.past(delivery) if may_be_done else NOTHING
         if past.suspect:
             metrics.SUSPECTS.labels(self.stage.name).inc()
@@ -183,6 +197,7 @@ class Server(Generic[M]):
         except Exception as error:
             return await self._failed(delivery, past, message, error)
         self.bus.say(delivery, b"+ACK")
+        self.breaker.lived(delivery.subject)
         return "done"
 
     async def _decode(self, delivery: Delivery, past: Past) -> M:
@@ -239,6 +254,8 @@ class Server(Generic[M]):
         metrics.DEAD_LETTERS.labels(letter.stage, letter.reason).inc()
         await self._bury(delivery, error.message if message is None else message, error)
         self.bus.say(delivery, f"+TERM {letter.reason}".encode())
+        if message is not None or letter.reason == "crash":  # else its sender's fault
+            await self.breaker.died(delivery.subject, f"{letter.reason}: {letter.detail}")
 
     async def _bury(self, delivery: Delivery, message: M | None, error: Reject) -> None:
         """Tell the rollout's group; the letter is stored, so whatever fails here must not stop the stage."""
@@ -283,6 +300,10 @@ async def serve(
     bury: Bury[Any] | None = None,
     drain_s: float = 10.0,
     fair: bool = False,
+    breaker: Breaker | None = None,
 ) -> None:
-    """Serve `stage` with `handler` until `stop` is set; `fair`: share the slots between lanes and domains."""
-    await Server(bus, stage, handler, slots=slots, bury=bury, fair=fair).run(stop, drain_s)
+    """Serve `stage` with `handler` until `stop` is set.
+
+    `fair`: share the slots between lanes and domains. `breaker`: pause a domain that dies here.
+    """
+    await Server(bus, stage, handler, slots=slots, bury=bury, fair=fair, breaker=breaker).run(stop, drain_s)

@@ -22,9 +22,12 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
+from tiltyard_proto.topology import Stage
+
 from . import log as log_setup
 from . import tracing
 from .blobs import BlobStore
+from .breaker import Breaker
 from .bus import Bus
 from .credentials import client_options
 from .health import HealthServer
@@ -62,6 +65,11 @@ class Context:
     log: Any
     health: HealthServer
     """Services may add named readiness checks."""
+
+    def breaker(self, stage: Stage[Any]) -> Breaker:
+        """What pauses a domain that dies at a stage, as the settings say."""
+        service = self.service
+        return Breaker(self.bus, stage, share=service.breaker_share, window=service.breaker_window)
 
 
 def parse_arguments(name: str, argv: Sequence[str] | None) -> Source:

@@ -20,7 +20,7 @@ import msgspec
 
 from tiltyard_proto.keys import check_domain, check_run
 
-from .ranges import Above0, Amount, Port, Positive, Whole
+from .ranges import Above0, Amount, Port, Positive, Share, Whole
 
 ENV_PREFIX = "TILTYARD_"
 RESERVED_ENV = frozenset({"TILTYARD_HOME", "TILTYARD_TORCH", "TILTYARD_VENV", "TILTYARD_NKEY_SEED"})
@@ -183,6 +183,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Port of /metrics, /healthz and /readyz; 0 for none. `tiltyard up` counts on from it, one port a process."""
     drain_s: Amount = 10.0
     """Seconds that running handlers get after SIGTERM."""
+    breaker_share: Share = 0.8
+    """A stage pauses a domain when more than this share of its last messages died there; 0: never."""
+    breaker_window: Positive = 50
+    """Of a domain's last so many messages that ended in one process."""
     otlp_endpoint: str = ""
     """Send traces to this OTLP collector (http://HOST:4318); empty sends none."""
 

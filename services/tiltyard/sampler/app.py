@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import structlog
 
-from tiltyard.kit import joins
+from tiltyard.kit import breaker, joins
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.deadletters import follow_checked
 from tiltyard.kit.dlq_watch import DlqWatch
@@ -52,6 +52,12 @@ class Sampler:
                 self.last_task = time.monotonic()
             self.changed.set()
 
+    async def follow_pauses(self) -> None:
+        """No groups are opened for a domain that a stage has paused."""
+        async for pause in breaker.follow(self.bus):
+            self.state.on_pause(pause.domain, pause.stage, holds=pause.holds)
+            self.changed.set()
+
     async def catch_up(self, stage: Stage[Any], take: Callable[[Any], None]) -> int:
         """Fold what the stream holds now; the position reached."""
         info = await self.bus.js.api(f"STREAM.INFO.{stage.stream}")
@@ -71,6 +77,8 @@ class Sampler:
         await self.catch_up(topology.TASK, self.state.on_task)
         await self.catch_up(topology.GROUP, self.state.on_group)
         await self.catch_up(topology.POLICY, self.state.on_policy)
+        for pause in await breaker.standing(self.bus):
+            self.state.on_pause(pause.domain, pause.stage, holds=True)
         for record in await self.register.records(self.state.run.name):
             self.state.on_record(record)
         for record in list(self.state.open.values()):
@@ -168,6 +176,7 @@ async def start(context: Context) -> None:
         tasks.start_soon(sampler.follow, topology.TASK, sampler.state.on_task)
         tasks.start_soon(sampler.follow, topology.GROUP, sampler.state.on_group)
         tasks.start_soon(sampler.follow, topology.POLICY, sampler.state.on_policy)
+        tasks.start_soon(sampler.follow_pauses)
         tasks.start_soon(DlqWatch(context.bus).run)
         await sampler.run(context.stop)
         tasks.cancel_scope.cancel()

@@ -40,6 +40,8 @@ class State:
         self.next_index = 0
         self.retired: set[str] = set()
         """Tasks that turned out to be broken themselves."""
+        self.paused: dict[str, set[str]] = {}
+        """Stages that handle nothing of a domain, by domain."""
         self.silent_at = 0.0
         """When the last training group that nobody answered for closed."""
         self.eval_plan: list[tuple[Task, TaskShare]] | None = None
@@ -76,6 +78,11 @@ class State:
         if policy.run == self.run.name and (self.policy is None or policy.version >= self.policy.version):
             self.policy = policy
 
+    def on_pause(self, domain: str, stage: str, *, holds: bool) -> None:
+        """A stage stopped handling a domain, or goes on with it."""
+        stages = self.paused.setdefault(domain, set())
+        (stages.add if holds else stages.discard)(stage)
+
     # ------------------------------------------------------------ what is there
 
     def pool(self, domain: str, split: str) -> list[Task]:
@@ -91,9 +98,11 @@ class State:
         return {name: lack for name, lack in lacks.items() if lack > 0}
 
     def train_tasks(self) -> list[Task]:
-        """Without the broken ones; all of them when there is no other, so that the run still ends."""
+        """Without the broken ones and the paused domains; all of them when there is no other, so that the run still
+        ends."""
         tasks = [task for domain in self.run.train for task in self.pool(domain, "train")]
-        return [task for task in tasks if task.id not in self.retired] or tasks
+        sound = [task for task in tasks if task.id not in self.retired] or tasks
+        return [task for task in sound if not self.paused.get(task.domain)] or sound
 
     def evaluation(self) -> list[tuple[Task, TaskShare]]:
         """The tasks of every evaluation of the run; fixed when first asked for."""

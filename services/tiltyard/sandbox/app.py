@@ -78,6 +78,7 @@ async def start(ctx: Context) -> None:
                 stop=ctx.stop,
                 bury=bury,
                 drain_s=ctx.service.drain_s,
+                breaker=ctx.breaker(EXECUTE),
                 fair=settings.fair,
             )
             tasks.cancel_scope.cancel()

@@ -61,4 +61,5 @@ async def start(ctx: Context) -> None:
         stop=ctx.stop,
         bury=handler.bury,
         drain_s=ctx.service.drain_s,
+        breaker=ctx.breaker(VERIFY),
     )

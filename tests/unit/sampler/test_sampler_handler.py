@@ -394,3 +394,24 @@ def test_silence_teaches_nothing() -> None:
     known = dict(made.curriculum.posteriors)
     made.on_group(silent(second, NOW))
     assert made.curriculum.posteriors == known
+
+
+def test_paused_domains_wait() -> None:
+    """No group of a domain that a stage has paused, until every stage goes on; with all of them paused the run still
+    asks."""
+    both = [*TASKS, *(build.task("math.other", text=str(i)) for i in range(3))]
+    share = {TRAIN: TaskShare(tasks=9), "math.other": TaskShare(tasks=3)}
+    made = state([*both, *EVAL_TASKS], train=share)
+
+    def domains() -> set[str]:
+        return {task.domain for task in made.train_tasks()}
+
+    made.on_pause(TRAIN, "verify", holds=True)
+    made.on_pause(TRAIN, "execute", holds=True)
+    assert domains() == {"math.other"}
+    made.on_pause(TRAIN, "verify", holds=False)
+    assert domains() == {"math.other"}
+    made.on_pause("math.other", "verify", holds=True)
+    assert domains() == {TRAIN, "math.other"}
+    made.on_pause(TRAIN, "execute", holds=False)
+    assert domains() == {TRAIN}

@@ -21,6 +21,7 @@ ACTIONS = {
     "purge": "act",
     "export": "files",
     "import": "files",
+    "resume": "pauses",
 }
 AddConfig = Callable[[argparse.ArgumentParser], None]
 
@@ -81,6 +82,10 @@ def add_parser(commands: Any, config: AddConfig) -> None:
     _filters(export)
     back = actions.add_parser("import", help="store exported letters on this bus; what is there stays as it is")
     back.add_argument("file", metavar="FILE", help="'-' reads standard input")
+    resume = actions.add_parser("resume", help="let domains go on that a stage has paused, since too much died there")
+    resume.add_argument("--stage", default="", metavar="STAGE", help="at this stage")
+    resume.add_argument("--domain", default="", metavar="DOMAIN", help="this domain")
+    resume.add_argument("--all", action="store_true", help="every paused domain")
     for action in actions.choices.values():
         config(action)
 

@@ -16,12 +16,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from tiltyard.cli.errors import UserError
+from tiltyard.kit.breaker import Pause, standing
 from tiltyard.kit.deadletters import Entry, Letters
 from tiltyard.kit.render import hexdump, rendering
 from tiltyard.kit.replay import body_of, verdict_now
 from tiltyard.kit.settle import Settler
 
 from .choose import age, letters, which
+from .pauses import note
 
 
 def groups(entries: Sequence[Entry], now: float) -> list[dict[str, Any]]:
@@ -108,18 +110,19 @@ def wide(console: Console) -> Console:
     return console if console.is_terminal else Console(highlight=False, width=240)
 
 
-async def _ls(arguments: Namespace) -> list[Entry]:
+async def _ls(arguments: Namespace) -> tuple[list[Entry], list[Pause]]:
     chosen = which(arguments)
     async with letters(arguments) as found:
-        return [entry for entry in await Settler(found).settle() if chosen.takes(entry)]
+        entries = [entry for entry in await Settler(found).settle() if chosen.takes(entry)]
+        return entries, await standing(found.bus)
 
 
 def ls_main(arguments: Namespace) -> int:
-    entries, now = anyio.run(_ls, arguments), time.time()
+    (entries, pauses), now = anyio.run(_ls, arguments), time.time()
     rows = groups(entries, now)
     if arguments.json:
         listed = {"letters": [row_of(entry) for entry in entries]} if arguments.long else {}
-        print(rendering({"total": len(entries), "groups": rows, **listed}))
+        print(rendering({"total": len(entries), "groups": rows, "paused": pauses, **listed}))
         return 0
     console = wide(Console(highlight=False))
     if not entries:
@@ -129,6 +132,7 @@ def ls_main(arguments: Namespace) -> int:
     else:
         _print_groups(console, rows)
         console.print(f"{len(entries)} dead letters")
+    note(console, pauses, now)
     return 0
 
 
