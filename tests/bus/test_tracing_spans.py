@@ -7,12 +7,14 @@ from typing import Any
 
 import anyio
 import pytest
-from support import build
+from support import build, letters
 from support.collector import collecting, exported
 
 from tiltyard.kit import tracing
 from tiltyard.kit.bus import Bus, Out
 from tiltyard.kit.embedded import free_port
+from tiltyard.kit.provision import durable
+from tiltyard.kit.pull import Puller
 from tiltyard.kit.serve import Reject, Retry, serve
 from tiltyard_proto import flow
 from tiltyard_proto.messages import Rollout
@@ -101,6 +103,31 @@ async def test_a_dead_letter_is_an_event(bus: Bus) -> None:
     letter = await bus.js.last("TILT_DLQ", "tilt.v1.dlq.generate.validation-TILT_GENERATE-1")
     assert letter is not None
     assert letter.headers["traceparent"][3:52] == f"{span.trace_id.hex()}-{span.span_id.hex()}"
+
+
+async def test_what_was_done_already_is_no_fault(bus: Bus) -> None:
+    """The span of a second delivery whose result is stored has no error and no event."""
+
+    async def generate(_: Rollout) -> Sequence[Out]:
+        raise AssertionError("it was done before")
+
+    rollout = build.rollout()
+    await bus.publish(GENERATE, rollout)
+    await bus.publish(VERIFY, finished(rollout))
+    puller = Puller(bus.js, GENERATE.stream, durable(GENERATE))  # a worker whose acknowledgement was lost
+    await puller.start()
+    while (delivery := await puller.next(1)) is None:
+        pass
+    bus.say(delivery, b"-NAK")
+    await puller.stop()
+    async with collecting() as collector:
+        tracing.setup("test", collector.url)
+        await run_stages(bus, generate, 1)
+        await letters.until_idle(bus)
+        await exported(collector)
+    (span,) = collector.named("generate")
+    assert {a.key: a.value.string_value for a in span.attributes}["tiltyard.ending"] == "already_done"
+    assert (span.status.code, list(span.events)) == (0, [])
 
 
 async def test_a_collector_that_is_away_costs_no_message(bus: Bus) -> None:
