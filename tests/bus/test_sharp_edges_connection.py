@@ -87,6 +87,26 @@ async def test_a_connection_that_is_refused_for_good_is_told(nats_server: Any, t
         await bus.js.api("STREAM.INFO.TILT_GENERATE")
 
 
+async def test_a_first_attempt_that_fails_is_not_the_end(nats_server: Any, tmp_path: Path) -> None:
+    """11: a client that was let in at a later attempt isn't told that its connection has ended for good."""
+    secure(nats_server, "p")
+    await (await connect(nats_server, "admin", "a", tmp_path)).close()
+    tried = anyio.Event()
+
+    async def note(_: Exception) -> None:
+        if not tried.is_set():
+            tried.set()
+            secure(nats_server, "later")
+
+    url = f"nats://limited:later@127.0.0.1:{nats_server.port}"
+    with anyio.fail_after(10):
+        bus = await Bus.connect(url, BlobStore(tmp_path), "limited", error_cb=note)
+    assert tried.is_set()
+    assert not bus.client.closed.is_set()
+    await bus.close()
+    assert bus.client.closed.is_set()
+
+
 async def test_a_server_that_is_away_for_long(bus: Bus, nats_server: Any) -> None:
     """12: reconnecting is never given up, waits differ between clients, and calls fail at once meanwhile."""
     assert bus.client.options["max_reconnect_attempts"] == -1

@@ -25,12 +25,13 @@ from tiltyard_proto.topology import Stage
 
 from . import intake, origin, tracing
 from .blobs import BlobMissing, BlobStore
+from .delivery import Delivery
 from .errors import BusError, BusUnavailable, Conflict, InFlight, NotFound, StreamFull
 from .intake import CLAIM as CLAIM
 from .intake import SCHEMA as SCHEMA
 from .intake import Reject
 from .jetstream import JetStream, Stored
-from .pull import Delivery, Puller
+from .pull import Puller
 from .wire import NotConnected, WireClient
 
 INLINE_LIMIT = 64 << 10
@@ -293,7 +294,7 @@ class Bus:
                 continue
             try:
                 while True:
-                    delivery = await puller.next(256)
+                    delivery = puller.take(256) or await puller.next(256)
                     if delivery is not None and delivery.sequence > after:
                         after = delivery.sequence
                         yield delivery

@@ -22,9 +22,9 @@ from tiltyard_proto.topology import Stage
 from . import intake, metrics
 from .blobs import BlobMissing
 from .bus import Bus
+from .delivery import Delivery, Told
 from .intake import Reject, printable
 from .jetstream import Conflict, NotFound
-from .pull import Delivery
 
 M = TypeVar("M")
 KEPT_ACTIONS = 50
@@ -59,7 +59,8 @@ async def read_sound(bus: Bus, stage: Stage[M], subject: str) -> M | None:
     replay = 0
     place = subject
     while (stored := await bus.js.last(stage.stream, place)) is not None:
-        delivery = Delivery(stored.subject, stored.body, stored.headers, "", stage.stream, stored.sequence, 1, 0.0, 0)
+        told = Told(stage.stream, "", deliveries=1, sequence=stored.sequence, stored=0.0)
+        delivery = Delivery.of(stored.subject, stored.headers, stored.body, told)
         try:
             return await bus.receive(stage, delivery)
         except (Reject, BlobMissing) as error:

@@ -23,8 +23,9 @@ from .errors import (
     StreamFull,
     TooLarge,
 )
+from .frames import parse_headers
 from .replies import Answer, Replies
-from .wire import WireClient, parse_headers
+from .wire import WireClient
 
 __all__ = [
     "ApiError",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
-    from .pull import Delivery
+    from .delivery import Delivery
 
 HANDLED = Counter("tiltyard_messages_total", "Messages by stage and how handling ended", ["stage", "ending"])
 SECONDS = Histogram(

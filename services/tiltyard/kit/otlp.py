@@ -24,7 +24,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 
 from tiltyard_proto.messages import Rollout
 
-from .pull import Delivery
+from .delivery import Delivery
 
 TIMEOUT_S = 3.0
 MAX_LINKS = 1024

@@ -14,54 +14,15 @@ import time
 from collections import deque
 from typing import Any
 
-import msgspec
-
+from .delivery import Delivery
 from .errors import BusUnavailable, Forbidden, NotFound
+from .frames import parse_headers
 from .jetstream import API, JetStream
-from .wire import NotConnected, parse_headers
+from .wire import NotConnected
 
 EXPIRES_S = 5.0
 HEARTBEAT_S = 1.0
 MAX_BYTES = 8 << 20
-
-
-class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One delivered message and what the server says about it."""
-
-    subject: str
-    body: bytes
-    headers: dict[str, str]
-    reply: str
-    stream: str
-    sequence: int
-    deliveries: int
-    stored: float
-    """When the stream took it, seconds since the epoch."""
-    pending: int
-    consumer: str = ""
-
-
-def parse_delivery(subject: bytes, reply: bytes, headers: bytes, body: bytes) -> Delivery:
-    """Read the acknowledgement subject.
-
-    `$JS.ACK[.<domain>.<account>].<stream>.<consumer>.<deliveries>.<sequence>.<consumer sequence>.<ns>.<pending>[.<x>]`
-    """
-    text = reply.decode()
-    parts = text.split(".")
-    offset = 2 if len(parts) == 9 else 4
-    stream, consumer, deliveries, sequence, _cseq, ns, pending = parts[offset : offset + 7]
-    return Delivery(
-        subject.decode(),
-        body,
-        parse_headers(headers),
-        text,
-        stream,
-        int(sequence),
-        int(deliveries),
-        int(ns) / 1e9,
-        int(pending),
-        consumer,
-    )
 
 
 class Puller:
@@ -74,8 +35,11 @@ class Puller:
         self._inbox = js.client.new_inbox()
         self._serial = 0
         self._pulls: dict[bytes, int] = {}
-        """Messages still to come, by pull; the server serves them in order."""
-        self._coming = 0
+        """Messages still to come when `_settle` looked last, by pull; the server serves them in order."""
+        self._arrived = 0
+        """Messages that have come since."""
+        self._held = 0
+        """Messages in hand and on their way."""
         self._seen = 0.0
         self._lost = False
         self._refused = False
@@ -95,30 +59,36 @@ class Puller:
     # ------------------------------------------------------------ what the server says
 
     def _on_message(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
-        self._seen = time.monotonic()
         if reply.startswith(b"$JS.ACK."):
-            self._count()
-            self._buffer.append(parse_delivery(subject, reply, headers, body))
-            self._wake()
+            self._buffer.append(Delivery(subject, reply, headers, body))
+            self._arrived += 1
+            if self._waiter is not None:
+                self._wake()
             return
+        self._seen = time.monotonic()
         status = parse_headers(headers)
         if status.get("Status") == "100":  # heartbeat
             return
-        self._coming -= self._pulls.pop(subject, 0)
+        self._settle()
+        self._held -= self._pulls.pop(subject, 0)
         if not self._pulls:
-            self._coming = 0
+            self._held = len(self._buffer)
         if status.get("Status") == "503" or "Deleted" in status.get("Description", ""):
             self._lost = True
         self._wake()
 
-    def _count(self) -> None:
-        for pull, left in self._pulls.items():
-            self._coming -= 1
-            if left > 1:
-                self._pulls[pull] = left - 1
-            else:
-                del self._pulls[pull]
-            return
+    def _settle(self) -> None:
+        """Count what has arrived against the oldest pulls."""
+        arrived, self._arrived = self._arrived, 0
+        if arrived:
+            self._seen = time.monotonic()
+        for pull, left in list(self._pulls.items()):
+            if left > arrived:
+                self._pulls[pull] = left - arrived
+                return
+            del self._pulls[pull]
+            arrived -= left
+        self._held += arrived  # of a pull that was given up
 
     def _on_lost(self) -> None:
         self._forget()
@@ -131,11 +101,12 @@ class Puller:
 
     def _forget(self) -> None:
         self._pulls.clear()
-        self._coming = 0
+        self._arrived, self._held = 0, len(self._buffer)
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     # ------------------------------------------------------------ asking
 
@@ -153,7 +124,7 @@ class Puller:
         except NotConnected as error:
             raise BusUnavailable("not connected") from error
         self._pulls[reply] = batch
-        self._coming += batch
+        self._held += batch
         self._seen = time.monotonic()
 
     def _top_up(self, free: int) -> None:
@@ -168,11 +139,20 @@ class Puller:
             self._lost = False
             self._forget()
             raise NotFound(f"{self._endpoint}: the consumer is gone")
-        if self._coming and time.monotonic() - self._seen > 2.5 * HEARTBEAT_S:
+        self._settle()
+        if self._pulls and time.monotonic() - self._seen > 2.5 * HEARTBEAT_S:
             self._forget()  # a pull that is still alive is answered with a heartbeat every second
-        held = len(self._buffer) + self._coming
-        if free > held and held * 2 <= free:
-            self._ask(free - held)
+        if free > self._held and self._held * 2 <= free:
+            self._ask(free - self._held)
+
+    def take(self, free: int) -> Delivery | None:
+        """A message in hand, None when there is none: `next` without waiting."""
+        if not self._buffer:
+            return None
+        if self._held * 2 <= free and self._js.client.is_connected and not self._lost:
+            self._top_up(free)
+        self._held -= 1
+        return self._buffer.popleft()
 
     async def next(self, free: int) -> Delivery | None:
         """The next message; None when there was none within about a second. `free` slots bound what is pulled.
@@ -181,19 +161,20 @@ class Puller:
         permissions refuse the pull.
         """
         if self._buffer:
-            if (len(self._buffer) + self._coming) * 2 <= free and self._js.client.is_connected and not self._lost:
-                self._top_up(free)
-            return self._buffer.popleft()
+            return self.take(free)
         self._top_up(max(1, free))
         loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
+        self._waiter = waiter = loop.create_future()
         timer = loop.call_later(HEARTBEAT_S, self._wake)
         try:
-            await self._waiter
+            await waiter
         finally:
             timer.cancel()
             self._waiter = None
-        return self._buffer.popleft() if self._buffer else None
+        if not self._buffer:
+            return None
+        self._held -= 1
+        return self._buffer.popleft()
 
     async def stop(self) -> list[Delivery]:
         """Withdraw interest; the messages that were in hand and not taken."""

@@ -26,9 +26,9 @@ from . import intake
 from .blobs import BlobMissing
 from .bus import INLINE_LIMIT, Bus
 from .deadletters import OPEN, REPLAYING, Entry, Letters
+from .delivery import Delivery, Told
 from .intake import CLAIM, REPLAY_OF, SCHEMA, Reject
 from .jetstream import BusUnavailable, Conflict, StreamFull
-from .pull import Delivery
 from .render import rendering, rendering_of_bytes
 
 PATIENCE_S = 30.0
@@ -51,17 +51,14 @@ def may_replay(entry: Entry) -> bool:
 def as_delivery(entry: Entry) -> Delivery:
     """The letter as it was delivered."""
     letter = entry.letter
-    return Delivery(
-        subject=letter.subject,
-        body=letter.body,
-        headers=dict(letter.headers),
-        reply="",
+    told = Told(
         stream=letter.stream,
-        sequence=letter.sequence,
+        consumer="",
         deliveries=letter.deliveries,
+        sequence=letter.sequence,
         stored=letter.first_seen,
-        pending=0,
     )
+    return Delivery.of(letter.subject, dict(letter.headers), letter.body, told)
 
 
 async def body_of(bus: Bus, entry: Entry) -> bytes:

@@ -27,11 +27,12 @@ from . import deadletters, metrics, tracing
 from .blobs import BlobMissing
 from .breaker import Breaker
 from .bus import Bus, Out
+from .delivery import Delivery
 from .errors import BusUnavailable, Forbidden, NotFound
 from .flows import FlowSource
 from .intake import MAX_DETAIL, Reject, printable
 from .provision import durable
-from .pull import Delivery, Puller
+from .pull import Puller
 from .suspects import NOTHING, Evidence, Lane, Past
 
 M = TypeVar("M")

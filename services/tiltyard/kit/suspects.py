@@ -27,8 +27,8 @@ from tiltyard_proto import topology
 from tiltyard_proto.topology import Stage
 
 from .bus import Bus
+from .delivery import Delivery
 from .errors import BusError, BusUnavailable
-from .pull import Delivery
 
 PROCESS = uuid.uuid4().hex
 """This process, among all that work on a stage."""

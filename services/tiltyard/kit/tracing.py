@@ -23,8 +23,8 @@ from tiltyard_proto.messages import DeadLetter, Graded, Group, Job, Message, Pol
 from .settings import SettingsError
 
 if TYPE_CHECKING:
+    from .delivery import Delivery
     from .otlp import Export
-    from .pull import Delivery
 
 TRACEPARENT, RUN, ROLLOUT = "traceparent", "Tilt-Run", "Tilt-Rollout"
 _FORM = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")

@@ -1,9 +1,9 @@
-"""The connection: nats-py's core client with a parser, a writer and a read loop of our own.
+"""The connection: nats-py's core client with a transport, a parser, a writer and a read loop of our own.
 
-nats-py connects, authenticates, reconnects and replays subscriptions. Replaced is what costs or hurts: its parser
-(two regular expressions and a task switch per message), its flush per publish, its lower-casing of permission errors,
-and a read loop that ends without telling when a callback raises. A subscription may be *tapped*: its messages go to a
-plain function inside the read loop, without a queue that could overflow.
+nats-py connects, authenticates, reconnects and replays subscriptions. Replaced is what costs or hurts: its streams
+(`link`), its parser (`frames`), its flush per publish, its lower-casing of permission errors, and a read loop that ends
+without telling when a callback raises. A subscription may be *tapped*: its messages go to a plain function as they
+arrive, without a queue that could overflow.
 Invariants: frames leave in the order they were sent, all frames of one turn of the event loop in one write; nothing is
 sent while disconnected; a tap or a callback that raises never ends the connection; listeners hear of every loss and
 every return of the connection, and `closed` is set when it has ended for good.
@@ -17,20 +17,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import structlog
 from nats.aio.client import Client
 from nats.errors import Error, ProtocolError, UnexpectedEOF
-from nats.protocol.parser import Parser
 
 from .errors import BusUnavailable
+from .frames import Tap, WireParser
+from .link import Link
 
-Tap = Callable[[bytes, bytes, bytes, bytes], None]
-"""Called with subject, reply subject, raw headers (empty when there are none) and body."""
+CONNECTED = Client.CONNECTED
 log = structlog.get_logger()
-MAX_LINE = 64 << 10
-READ_BYTES = 32 << 10
-"""Read at a time: pieces that stay in the processor's cache, and under the size that malloc maps anew each time."""
+JOIN_BYTES = 64 << 10
+"""Frames of one turn up to so many bytes are joined: cheaper than handing them on one by one."""
 
 
 class NotConnected(BusUnavailable):
@@ -41,91 +39,18 @@ class ReadEnded(ConnectionError):
     """The read loop ended though the connection stands."""
 
 
-class WireParser(Parser):  # type: ignore[misc]
-    """Splits what the server sends into messages; a message that isn't whole yet waits for the rest."""
-
-    def reset(self) -> None:
-        super().reset()
-        self._chunks: list[bytes] = []
-        self._have = 0
-        self._need = 0
-
-    async def parse(self, data: bytes = b"") -> None:
-        self._chunks.append(data)
-        self._have += len(data)
-        if self._have < self._need:
-            return
-        chunks = self._chunks
-        whole = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        used, missing = await self._consume(whole)
-        if self._chunks is chunks:  # else a lost connection reset the parser meanwhile
-            rest = whole[used:]
-            self._chunks, self._have = ([rest], len(rest)) if rest else ([], 0)
-            self._need = self._have + missing
-
-    async def _consume(self, data: bytes) -> tuple[int, int]:
-        """How many bytes were used, and how many are missing at least before going on makes sense."""
-        client, at, size = self.nc, 0, len(data)
-        taps = client.taps
-        while True:
-            line_end = data.find(b"\r\n", at)
-            if line_end < 0:
-                if size - at > MAX_LINE:
-                    raise ProtocolError("a control line without an end")
-                return at, 1
-            kind = data[at]
-            if kind != 77 and kind != 72:  # neither MSG nor HMSG
-                await self._control(data[at:line_end])
-                at = line_end + 2
-                continue
-            words = data[at:line_end].split()
-            start = line_end + 2
-            try:
-                end = start + int(words[-1])
-                body_start = start + int(words[-2]) if kind == 72 else start
-                reply = words[3] if len(words) == (6 if kind == 72 else 5) else b""
-                sid = int(words[2])
-            except (ValueError, IndexError) as error:
-                raise ProtocolError(f"malformed control line {data[at:line_end][:40]!r}") from error
-            if end + 2 > size:
-                return at, end + 2 - size
-            at = end + 2
-            tap = taps.get(sid)
-            if tap is None:
-                headers = data[start:body_start] or None
-                await client._process_msg(sid, words[1], reply, data[body_start:end], headers)
-                continue
-            try:
-                tap(words[1], reply, data[start:body_start], data[body_start:end])
-            except Exception as error:  # a tap's mistake must not end the connection
-                log.error("tap_failed", subject=words[1].decode(errors="replace"), exc_info=error)
-
-    async def _control(self, line: bytes) -> None:
-        client = self.nc
-        if line.startswith(b"PING"):
-            await client._process_ping()
-        elif line.startswith(b"PONG"):
-            await client._process_pong()
-        elif line.startswith(b"INFO "):
-            await client._process_info(msgspec.json.decode(line[5:]))
-        elif line.startswith(b"-ERR"):
-            text = line[5:].decode(errors="replace").strip().strip("'")
-            client.refused(text)
-            await client._process_err(text.lower())
-        elif not line.startswith(b"+OK"):
-            raise ProtocolError(f"unknown control line {line[:40]!r}")
-
-
 class WireClient(Client):  # type: ignore[misc]
     """One connection to the servers."""
 
     def __init__(self) -> None:
         super().__init__()
+        self._transport: Any
         self._ps = WireParser(self)
         self._scheduled = False
         self._pending: list[bytes] = []
         self._pending_data_size = 0
-        self.taps: dict[int, Tap] = {}
+        self.taps: dict[bytes, Tap] = {}
+        """By subscription, as the server writes its number."""
         self.lost: list[Callable[[], None]] = []
         """Called when the connection is lost or closed."""
         self.regained: list[Callable[[], None]] = []
@@ -139,7 +64,7 @@ class WireClient(Client):  # type: ignore[misc]
 
     def send(self, frame: bytes) -> None:
         """Send one protocol frame with this turn's others. NotConnected while there is no connection."""
-        if self._status != Client.CONNECTED:
+        if self._status != CONNECTED:
             raise NotConnected("not connected to a server")
         self._pending.append(frame)
         self._pending_data_size += len(frame)
@@ -149,17 +74,18 @@ class WireClient(Client):  # type: ignore[misc]
 
     def _write_pending(self) -> None:
         self._scheduled = False
-        if self._status != Client.CONNECTED or not self._pending:
+        if self._status != CONNECTED or not self._pending:
             return  # what was queued when the connection broke is dropped by `_attempt_reconnect`
-        frames, self._pending, self._pending_data_size = self._pending, [], 0
-        try:
+        frames, size = self._pending, self._pending_data_size
+        self._pending, self._pending_data_size = [], 0
+        if size > JOIN_BYTES:
             self._transport.writelines(frames)
-        except RuntimeError as error:  # uvloop: the transport has closed, and the read loop will tell in a moment
-            log.debug("written_to_a_closed_connection", error=str(error))
+        else:
+            self._transport.write(b"".join(frames))
 
-    def say(self, subject: str, body: bytes) -> None:
+    def say(self, subject: bytes, body: bytes) -> None:
         """Publish without headers and without an answer; NotConnected while there is no connection."""
-        self.send(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(body), body))
+        self.send(b"PUB %b %d\r\n%b\r\n" % (subject, len(body), body))
 
     async def tap(self, subject: str, tap: Tap) -> Any:
         """Subscribe `tap` to a subject; the subscription, for `untap`. NotConnected when the connection is closed."""
@@ -168,7 +94,7 @@ class WireClient(Client):  # type: ignore[misc]
             subscription = await self.subscribe(subject, future=never)
         except Error as error:
             raise NotConnected(f"{subject}: {error}") from error
-        self.taps[subscription._id] = tap
+        self.taps[b"%d" % subscription._id] = tap
         return subscription
 
     async def untap(self, subscription: Any, timeout_s: float = 2.0) -> None:
@@ -182,9 +108,15 @@ class WireClient(Client):  # type: ignore[misc]
         except (Error, OSError) as error:  # the connection broke meanwhile, and with it the interest
             log.debug("untap_unanswered", error=str(error))
         finally:
-            self.taps.pop(subscription._id, None)
+            self.taps.pop(b"%d" % subscription._id, None)
 
     # ------------------------------------------------------------ losing and regaining the connection
+
+    async def _connect_to_server(self, s: Any) -> None:
+        if not self._transport and s.uri.scheme in ("nats", "tls"):
+            self._transport = Link()
+        self._ps.reset()
+        await super()._connect_to_server(s)
 
     def refused(self, text: str) -> None:
         """The server reported an error."""
@@ -199,7 +131,7 @@ class WireClient(Client):  # type: ignore[misc]
     async def _attempt_reconnect(self) -> None:
         self._pending, self._pending_data_size = [], 0  # whoever sent it has been told that it is lost
         await super()._attempt_reconnect()
-        if self._status == Client.CONNECTED:
+        if self._status == CONNECTED:
             _tell(self.regained)
 
     async def force_reconnect(self) -> None:
@@ -211,14 +143,21 @@ class WireClient(Client):  # type: ignore[misc]
             await super()._close(status, do_cbs)
         finally:
             _tell(self.lost)
-            self.closed.set()
+            if status == Client.CLOSED:  # else an attempt to connect has failed, and the next follows
+                self.closed.set()
+
+    def _feed(self, piece: bytes) -> bool:
+        return self._status == CONNECTED and self._ps.feed(piece)
 
     async def _read_loop(self) -> None:
         """Read until the connection is lost; however reading ends, a new connection follows."""
         transport = self._transport
+        if isinstance(transport, Link):
+            transport.hand_to(self._feed)
         try:
-            while self._status == Client.CONNECTED and not transport.at_eof():
-                await self._ps.parse(await transport.read(READ_BYTES))
+            while self._status == CONNECTED and not transport.at_eof():
+                self._ps.feed(await transport.read(0))
+                await self._ps.work()
             error: Exception = UnexpectedEOF()
         except asyncio.CancelledError:
             return
@@ -227,7 +166,7 @@ class WireClient(Client):  # type: ignore[misc]
         except Exception as mistake:  # a callback of nats-py's raised; it would leave us deaf and call us connected
             log.error("callback_failed", exc_info=mistake)
             error = ReadEnded("a callback raised")
-        if self._status == Client.CONNECTED:
+        if self._status == CONNECTED:
             log.warning("connection_lost", error=str(error) or type(error).__name__)
             await self._process_op_err(error)
 
@@ -238,28 +177,3 @@ def _tell(listeners: list[Callable[..., None]], *arguments: str) -> None:
             listener(*arguments)
         except Exception as error:  # one listener's mistake must neither end the connection nor deafen the others
             log.error("listener_failed", exc_info=error)
-
-
-def parse_headers(raw: bytes) -> dict[str, str]:
-    """Headers as sent; an inline status becomes `Status` and `Description`."""
-    if not raw:
-        return {}
-    found: dict[str, str] = {}
-    if raw.startswith(b"NATS/1.0\r\n"):  # no status: nearly always, and on the path of every message
-        try:
-            for line in raw[10:-4].decode().split("\r\n"):
-                name, value = line.split(": ", 1)
-                found[name] = value
-            return found
-        except ValueError:  # an unusual header, or none
-            found.clear()
-    first, *lines = raw.decode("utf-8", "replace").split("\r\n")
-    if len(first) > 8:  # NATS/1.0 404 No Messages
-        found["Status"], _, description = first[8:].strip().partition(" ")
-        if description:
-            found["Description"] = description
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if colon:
-            found[name] = value.strip()
-    return found

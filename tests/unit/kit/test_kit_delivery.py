@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tiltyard.kit.delivery import Delivery
 from tiltyard.kit.jetstream import (
     ApiError,
     BusError,
@@ -18,7 +19,6 @@ from tiltyard.kit.jetstream import (
     header_block,
 )
 from tiltyard.kit.provision import bucket_config, consumer_config, stream_config
-from tiltyard.kit.pull import parse_delivery
 from tiltyard.kit.serve import retry_delay
 from tiltyard.kit.wire import WireClient
 from tiltyard_proto import topology
@@ -32,10 +32,10 @@ NUMBERS = "TILT_GENERATE.generate_work.3.1234.99.1700000000500000000.7"
 )
 def test_all_forms_of_the_acknowledgement_subject(reply: str) -> None:
     """The short form and the form with domain and account say the same."""
-    delivery = parse_delivery(b"s", reply.encode(), b"", b"body")
+    delivery = Delivery(b"s", reply.encode(), b"", b"body")
     assert (delivery.stream, delivery.sequence, delivery.deliveries) == ("TILT_GENERATE", 1234, 3)
     assert (delivery.stored, delivery.pending) == (1700000000.5, 7)
-    assert (delivery.subject, delivery.body, delivery.headers, delivery.reply) == ("s", b"body", {}, reply)
+    assert (delivery.subject, delivery.body, delivery.headers, delivery.reply) == ("s", b"body", {}, reply.encode())
 
 
 @pytest.mark.parametrize(

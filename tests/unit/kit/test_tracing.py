@@ -17,7 +17,7 @@ from support import build
 from support.examples import EXAMPLES
 
 from tiltyard.kit import tracing
-from tiltyard.kit.pull import Delivery
+from tiltyard.kit.delivery import Delivery, Told
 from tiltyard_proto.messages import Graded, Group, Message, Verdict
 from tiltyard_proto.outcomes import Outcome
 
@@ -31,17 +31,7 @@ def apart() -> Iterator[None]:
 
 
 def delivery(headers: dict[str, str], subject: str = "tilt.v1.generate.math__test.key") -> Delivery:
-    return Delivery(
-        subject=subject,
-        body=b"x",
-        headers=headers,
-        reply="$JS.ACK.S.c.1.1.1.1.0",
-        stream="S",
-        sequence=1,
-        deliveries=1,
-        stored=1.0,
-        pending=0,
-    )
+    return Delivery.of(subject, headers, b"x", Told("S", "c", deliveries=1, sequence=1, stored=1.0))
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
