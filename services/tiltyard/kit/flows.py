@@ -1,8 +1,9 @@
 """Deliveries of a stage shared fairly between domains: a consumer per flow, and `fair` choosing.
 
 An index of arrivals (subjects only) says at once which flow has work; then exactly as many messages as there are free
-slots are pulled, without waiting, from the flows whose turn it is. What the index can't see, redeliveries, is found by
-asking flows that were lately active once a second.
+slots are pulled, without waiting, from the flows whose turn it is. What the index can't see, redeliveries, can only
+come from flows that have something unanswered: the server is asked about those once a second, and only they are pulled
+from on suspicion, because a pull that finds nothing holds up a free slot for as long as it takes.
 Invariants: as in `pull`: never more in hand and on their way than slots were free; nothing is left without an owner
 when it stops. The consumers live in memory on one server, which keeps 300 of them cheap; when one is lost it is made
 again from the last floor seen, and what it delivers a second time is recognised by its stored result.
@@ -27,17 +28,20 @@ from tiltyard_proto import keys, topology
 from tiltyard_proto.topology import Stage
 
 from .bus import Bus
+from .delivery import Delivery
 from .errors import ApiError, BusError, BusUnavailable, NotFound
 from .fair import Scheduler
+from .frames import parse_headers
 from .jetstream import API
 from .provision import flow_config, flow_consumer
-from .pull import MAX_BYTES, Delivery, parse_delivery
-from .wire import NotConnected, parse_headers
+from .pull import MAX_BYTES
+from .wire import NotConnected
 
 log = structlog.get_logger()
 PULL_LOST_S = 2.5
-PROBE_S = 1.0
-UPKEEP_S = 3.0
+CHECK_S = 1.0
+BUSY_EVERY = 3
+"""A flow with work is asked about, for its floor, in every third round."""
 ALREADY_THERE = frozenset({10148, 10013})
 
 
@@ -51,8 +55,10 @@ class Flow:
     """When its consumer was made, by the server's clock."""
     floor: int = 0
     """Everything up to here has been acknowledged."""
-    active: float = 0.0
-    """When it last had work."""
+    arrivals: int = 1
+    """Messages that the index has seen."""
+    settled: int = 0
+    """How many of them had come when the server last said that none waits and none is unanswered."""
     coming: int = 0
     """Messages asked for and not here yet."""
 
@@ -94,7 +100,7 @@ class FlowSource:
     async def _keep(self) -> None:
         with self._upkeep:
             async with anyio.create_task_group() as tasks:
-                for job in (self._index, self._make_consumers, self._probe, self._look_after):
+                for job in (self._index, self._make_consumers, self._look_after):
                     tasks.start_soon(job)
 
     def may_be_done(self, delivery: Delivery) -> bool:
@@ -109,7 +115,7 @@ class FlowSource:
 
     def _on_message(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
         if reply.startswith(b"$JS.ACK."):
-            delivery = parse_delivery(subject, reply, headers, body)
+            delivery = Delivery(subject, reply, headers, body)
             self._buffer.append(delivery)
             flow = self._flows[self._token(delivery.subject)]
             self._arrived(flow)
@@ -154,7 +160,7 @@ class FlowSource:
     def _lose(self, token: str) -> None:
         """The flow's consumer is gone: have it made again."""
         self._scheduler.set(token, 0)
-        self._flows[token].ready = False
+        self._flows[token].ready, self._flows[token].settled = False, 0
         self._wanted.append(token)
         self._make.set()
 
@@ -189,7 +195,6 @@ class FlowSource:
             self._drop(name)
             self._lose(pull.flow)  # asked for without waiting, a consumer that lives answers at once
         for token, batch in self._scheduler.share(free - len(self._buffer) - self._coming).items():
-            self._flows[token].active = now
             self._ask(token, batch)
 
     def _ask(self, token: str, batch: int) -> None:
@@ -229,7 +234,9 @@ class FlowSource:
                 self._flows[token] = Flow(token)
                 self._wanted.append(token)
                 self._make.set()
-            elif flow.ready:
+                continue
+            flow.arrivals += 1
+            if flow.ready:
                 self._scheduler.set(token, self._scheduler.work(token) + 1)
                 self._wake()
 
@@ -258,45 +265,52 @@ class FlowSource:
                 raise
             info = await self._bus.js.api(f"CONSUMER.INFO.{endpoint}")
         flow.created = msgspec.convert(info["created"], type=datetime).timestamp()
-        flow.ready, flow.active = True, time.monotonic()
+        flow.ready = True
         self._scheduler.set(flow.token, max(1, int(info["num_pending"])))
         self._wake()
 
-    async def _probe(self) -> None:
-        """Ask flows that may have redeliveries: those lately active every second, all once per lease."""
-        lease, round_ = self._stage.ack_wait_s, 0
-        while True:
-            await anyio.sleep(PROBE_S)
-            round_ += 1
-            now, everyone = time.monotonic(), round_ % max(1, int(lease)) == 0
-            for flow in self._flows.values():
-                if flow.ready and (everyone or now - flow.active < 2 * lease) and not self._scheduler.work(flow.token):
-                    self._scheduler.set(flow.token, 1)
-            self._wake()
-
     async def _look_after(self) -> None:
-        """Remember floors, and read the weights."""
-        kv = self._bus.kv(topology.WEIGHTS_BUCKET)
+        """Every second: ask about flows that may have something left, and read the weights."""
+        lease, round_ = max(1, int(self._stage.ack_wait_s / CHECK_S)), 0
         while True:
             try:
-                entry = await kv.get(self._stage.name)
-                if entry is not None:
-                    weights = msgspec.json.decode(entry[0], type=dict[str, float])
-                    self._scheduler.weights = {keys.domain_token(name): each for name, each in weights.items()}
-                await self._floors()
+                if round_ % BUSY_EVERY == 0:
+                    await self._read_weights()
+                for flow in list(self._flows.values()):
+                    if self._is_due(flow, round_, everyone=round_ % lease == 0):
+                        await self._check(flow)
             except (BusError, msgspec.MsgspecError, ValueError) as error:
                 log.warning("upkeep_failed", stage=self._stage.name, error=str(error))
-            await anyio.sleep(UPKEEP_S)
+            self._wake()
+            await anyio.sleep(CHECK_S)
+            round_ += 1
 
-    async def _floors(self) -> None:
-        now = time.monotonic()
-        for flow in [each for each in self._flows.values() if each.ready and now - each.active < 2 * UPKEEP_S]:
-            try:
-                info = await self._bus.js.api(
-                    f"CONSUMER.INFO.{self._stage.stream}.{flow_consumer(self._stage, flow.token)}"
-                )
-            except NotFound:
-                if flow.ready:
-                    self._lose(flow.token)
-                continue
-            flow.floor = max(flow.floor, int(info["ack_floor"]["stream_seq"]))
+    def _is_due(self, flow: Flow, round_: int, *, everyone: bool) -> bool:
+        if not flow.ready:
+            return False
+        if self._scheduler.work(flow.token):
+            return round_ % BUSY_EVERY == 0
+        return everyone or flow.arrivals != flow.settled
+
+    async def _check(self, flow: Flow) -> None:
+        """Remember the floor; what is unanswered may come again, so it counts as work."""
+        arrivals = flow.arrivals
+        endpoint = f"{self._stage.stream}.{flow_consumer(self._stage, flow.token)}"
+        try:
+            info = await self._bus.js.api(f"CONSUMER.INFO.{endpoint}")
+        except NotFound:
+            if flow.ready:
+                self._lose(flow.token)
+            return
+        flow.floor = max(flow.floor, int(info["ack_floor"]["stream_seq"]))
+        waiting, unanswered = int(info["num_pending"]), int(info["num_ack_pending"])
+        if not waiting and not unanswered:
+            flow.settled = arrivals
+        elif not self._scheduler.work(flow.token) and not flow.coming:
+            self._scheduler.set(flow.token, max(1, waiting))
+
+    async def _read_weights(self) -> None:
+        entry = await self._bus.kv(topology.WEIGHTS_BUCKET).get(self._stage.name)
+        if entry is not None:
+            weights = msgspec.json.decode(entry[0], type=dict[str, float])
+            self._scheduler.weights = {keys.domain_token(name): each for name, each in weights.items()}
