@@ -51,7 +51,7 @@ class Sizes(msgspec.Struct, frozen=True):
     domains: int
 
 
-FULL = Sizes(rounds=5, messages=256 * 80, hops=10_000, pings=400, flood=4000, flood_s=5.0, domains=300)
+FULL = Sizes(rounds=9, messages=256 * 80, hops=10_000, pings=400, flood=4000, flood_s=5.0, domains=300)
 SMALL = Sizes(rounds=3, messages=256 * 12, hops=1000, pings=60, flood=600, flood_s=1.0, domains=40)
 
 
@@ -97,7 +97,7 @@ async def consume(bus: Bus, name: str, count: int) -> None:
     puller = Puller(bus.js, GENERATE.stream, name)
     await puller.start()
     for _ in range(count):
-        while (delivery := await puller.next(2 * BATCH)) is None:
+        while (delivery := puller.take(2 * BATCH) or await puller.next(2 * BATCH)) is None:
             pass
         bus.say(delivery, b"+ACK")
     await bus.client.flush(timeout=5)
@@ -113,6 +113,7 @@ class Share(msgspec.Struct, frozen=True):
     """The same per CPU second of client and server together: what counts when they share cores."""
     client_us: float
     """CPU microseconds of the client for a message."""
+    raw_us: float
 
 
 def server_cpu(pid: int) -> float:
@@ -134,7 +135,7 @@ async def share_of_raw(bus: Bus, port: int, pid: int, sizes: Sizes) -> Share:
             start, cpu, served = time.perf_counter(), time.process_time(), server_cpu(pid)
             if who == "raw":
                 raw = RawConsumer(port, GENERATE.stream, name)
-                raw.consume(sizes.messages)
+                assert raw.consume(sizes.messages) == sizes.messages * len(BODY)
                 raw.close()
             else:
                 await consume(bus, name, sizes.messages)
@@ -142,11 +143,13 @@ async def share_of_raw(bus: Bus, port: int, pid: int, sizes: Sizes) -> Share:
             client[who].append(time.process_time() - cpu)
             total[who].append(client[who][-1] + server_cpu(pid) - served)
             await bus.js.api(f"CONSUMER.DELETE.{GENERATE.stream}.{name}")
-    return Share(_ratio(wall), _ratio(total), statistics.median(client["own"]) / sizes.messages * 1e6)
+    own_us, raw_us = (statistics.median(client[who]) / sizes.messages * 1e6 for who in ("own", "raw"))
+    return Share(_share(wall), _share(total), own_us, raw_us)
 
 
-def _ratio(seconds: dict[str, list[float]]) -> float:
-    return statistics.median(seconds["raw"]) / statistics.median(seconds["own"])
+def _share(seconds: dict[str, list[float]]) -> float:
+    """The median of the rounds' shares: the two clients of a round met the same machine."""
+    return statistics.median(raw / own for raw, own in zip(seconds["raw"], seconds["own"], strict=True))
 
 
 def row(measure: str, value: float, unit: str, target: float, *, least: bool) -> Row:
@@ -172,17 +175,19 @@ async def measure(sizes: Sizes) -> list[Row]:
         rows.append(row("confirmed publishes, 1 KiB, window 512", rate, "per client core-second", 40_000, least=True))
         share = await share_of_raw(bus, port, pid, sizes)
         what = "consume and acknowledge 1 KiB"
-        rows.append(row(f"{what}, of a raw socket client, wall time", share.wall, "share", 0.8, least=True))
-        rows.append(note(f"{what}, of a raw socket client, CPU with the server's", share.cpu, "share"))
+        rows.append(row(f"{what}, rate, of a raw socket client's", share.wall, "share", 0.8, least=True))
+        rows.append(note(f"{what}, of the raw client's, by CPU time with the server's", share.cpu, "share"))
         rows.append(row(f"{what}, client CPU", share.client_us, "us", 19, least=False))
+        rows.append(note(f"{what}, client CPU of the raw client", share.raw_us, "us"))
     async with server() as (bus, _, _):
         library, served = await hop_cpu(bus, sizes.hops, sizes.rounds)
         rows.append(row("full hop (pull, publish, acknowledge), client CPU", library, "us", 80, least=False))
         rows.append(row("full hop through a stage's handler, client CPU", served, "us", 80, least=False))
     async with server() as (bus, _, _):
-        p50, p99 = await idle_hop(bus, sizes.pings)
-        rows.append(row("added latency of a hop, idle, p50", p50 * 1e3, "ms", 0.8, least=False))
-        rows.append(row("added latency of a hop, idle, p99", p99 * 1e3, "ms", 5, least=False))
+        idle = await idle_hop(bus, sizes.pings)
+        rows.append(row("added latency of a hop, idle, p50", idle.p50_s * 1e3, "ms", 0.8, least=False))
+        rows.append(row("added latency of a hop, idle, p99", idle.p99_s * 1e3, "ms", 5, least=False))
+        rows.append(note("meanwhile, this machine's delay of a 5 ms timer, p99", idle.timer_p99_s * 1e3, "ms"))
     fair = await fairness(server, sizes.domains, sizes.flood, sizes.flood_s, rounds=min(3, sizes.rounds))
     rows.append(row("one domain floods: share of the others' tasks served", fair.served, "share", 1, least=True))
     rows.append(row("one domain floods: wait of the others, p99", fair.p99_s * 1e3, "ms", 100, least=False))

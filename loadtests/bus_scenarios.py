@@ -36,6 +36,15 @@ class Fairness(msgspec.Struct, frozen=True):
     """How late a timer of this process was in the same seconds: what of the wait is the machine's."""
 
 
+class Idle(msgspec.Struct, frozen=True):
+    """What one hop adds while nothing else is going on."""
+
+    p50_s: float
+    p99_s: float
+    timer_p99_s: float
+    """How late a timer of this process was in the same seconds: what of it is the machine's."""
+
+
 def rollout(domain: str, group: str, member: int, text: str = "x" * 512) -> Rollout:
     """A rollout of about a kibibyte."""
     task = Task(
@@ -123,10 +132,11 @@ async def _served_hops(bus: Bus, hops: int) -> float:
     return time.process_time() - before
 
 
-async def idle_hop(bus: Bus, pings: int) -> tuple[float, float]:
-    """Seconds from a handler's return to the next stage's handler, one message at a time: p50 and p99."""
+async def idle_hop(bus: Bus, pings: int) -> Idle:
+    """Seconds from a handler's return to the next stage's handler, one message at a time."""
     left: dict[str, float] = {}
     hops: list[float] = []
+    late: list[float] = []
     done = anyio.Event()
 
     async def first(of: Rollout) -> Sequence[Out]:
@@ -154,10 +164,15 @@ async def idle_hop(bus: Bus, pings: int) -> tuple[float, float]:
             await bus.publish(GENERATE, rollout("bench.idle", "bench-i", member))
             with anyio.fail_after(10):
                 await done.wait()
+            slept = time.perf_counter()
             await anyio.sleep(0.005)
+            late.append(time.perf_counter() - slept - 0.005)
         stop.set()
-    hops.sort()
-    return hops[len(hops) // 2], hops[int(len(hops) * 0.99)]
+    return Idle(_at(hops, 0.5), _at(hops, 0.99), _at(late, 0.99))
+
+
+def _at(seconds: list[float], part: float) -> float:
+    return sorted(seconds)[int(len(seconds) * part)]
 
 
 # ---------------------------------------------------------------- one flooding domain
@@ -177,11 +192,8 @@ async def fairness(opened: Opened, domains: int, flood: int, seconds: float, rou
             if fair:
                 waits += waited
                 sent += count
-    waits.sort()
     ratio = statistics.median(rates[True]) / statistics.median(rates[False])
-    late.sort()
-    p99 = waits[int(len(waits) * 0.99)] if waits else 1e9
-    return Fairness(len(waits) / sent, p99, ratio, late[int(len(late) * 0.99)])
+    return Fairness(len(waits) / sent, _at(waits, 0.99) if waits else 1e9, ratio, _at(late, 0.99))
 
 
 async def _flooded(
