@@ -81,6 +81,7 @@ class Server(Generic[M]):
         self.breaker = breaker or Breaker(bus, stage, share=0.0, window=1)
         self.busy = 0
         self._freed = anyio.Event()
+        """Set when a slot has become free; whoever waits makes a new one first."""
         self._evidence = Evidence(bus, stage)
         self._lane = Lane()
         self._running: dict[int, tuple[Delivery, float]] = {}
@@ -102,7 +103,7 @@ class Server(Generic[M]):
                     await self._pull_from(self._source(), handlers)
             with anyio.move_on_after(drain_s):
                 while self.busy:
-                    await self._freed.wait()
+                    await self._a_free_slot()
             handlers.cancel_scope.cancel()
 
     def _source(self) -> Puller | FlowSource:
@@ -116,7 +117,7 @@ class Server(Generic[M]):
             await puller.start(handlers)
             while True:
                 if self.busy >= self.slots or self._lane.closed:
-                    await self._freed.wait()
+                    await self._a_free_slot()
                     continue
                 delivery = await puller.next(self.slots - self.busy)
                 if delivery is not None:
@@ -140,7 +141,7 @@ class Server(Generic[M]):
         try:
             ending = await self._handle(delivery, may_be_done)
             tracing.end(ending)
-            metrics.HANDLED.labels(self.stage.name, ending).inc()
+            metrics.handled(self.stage.name, ending).inc()
             self._seconds.observe(time.monotonic() - started)
         except anyio.get_cancelled_exc_class():
             self.bus.say(delivery, b"-NAK")
@@ -150,7 +151,10 @@ class Server(Generic[M]):
             self.busy -= 1
             self._in_flight.dec()
             self._freed.set()
-            self._freed = anyio.Event()
+
+    async def _a_free_slot(self) -> None:
+        self._freed = anyio.Event()
+        await self._freed.wait()
 
     # ------------------------------------------------------------ one message
 
