@@ -2,8 +2,8 @@
 
 An index of arrivals (subjects only) says at once which flow has work; then exactly as many messages as there are free
 slots are pulled, without waiting, from the flows whose turn it is. What the index can't see, redeliveries, can only
-come from flows that have something unanswered: the server is asked about those once a second, and only they are pulled
-from on suspicion, because a pull that finds nothing holds up a free slot for as long as it takes.
+come from flows that have something unanswered by us: the server is asked about those once a second, and only they are
+pulled from on suspicion, because a pull that finds nothing holds up a free slot for as long as it takes.
 Invariants: as in `pull`: never more in hand and on their way than slots were free; nothing is left without an owner
 when it stops. The consumers live in memory on one server, which keeps 300 of them cheap; when one is lost it is made
 again from the last floor seen, and what it delivers a second time is recognised by its stored result.
@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -73,9 +74,11 @@ class Pull:
 class FlowSource:
     """The same calls as `Puller`, over all flows of a stage."""
 
-    def __init__(self, bus: Bus, stage: Stage[Any]) -> None:
+    def __init__(self, bus: Bus, stage: Stage[Any], in_hand: Callable[[], Iterable[Delivery]]) -> None:
+        """`in_hand`: what has been taken from here and not been answered yet."""
         self._bus = bus
         self._stage = stage
+        self._in_hand = in_hand
         self._prefix = f"{topology.PREFIX}.{stage.name}."
         self._scheduler = Scheduler()
         self._flows: dict[str, Flow] = {}
@@ -276,9 +279,10 @@ class FlowSource:
             try:
                 if round_ % BUSY_EVERY == 0:
                     await self._read_weights()
+                ours = Counter(self._token(each.subject) for each in (*self._in_hand(), *self._buffer))
                 for flow in list(self._flows.values()):
                     if self._is_due(flow, round_, everyone=round_ % lease == 0):
-                        await self._check(flow)
+                        await self._check(flow, ours[flow.token])
             except (BusError, msgspec.MsgspecError, ValueError) as error:
                 log.warning("upkeep_failed", stage=self._stage.name, error=str(error))
             self._wake()
@@ -292,8 +296,8 @@ class FlowSource:
             return round_ % BUSY_EVERY == 0
         return everyone or flow.arrivals != flow.settled
 
-    async def _check(self, flow: Flow) -> None:
-        """Remember the floor; what is unanswered may come again, so it counts as work."""
+    async def _check(self, flow: Flow, ours: int) -> None:
+        """Remember the floor; what is unanswered, and not because we have it, may come again: it counts as work."""
         arrivals = flow.arrivals
         endpoint = f"{self._stage.stream}.{flow_consumer(self._stage, flow.token)}"
         try:
@@ -306,7 +310,7 @@ class FlowSource:
         waiting, unanswered = int(info["num_pending"]), int(info["num_ack_pending"])
         if not waiting and not unanswered:
             flow.settled = arrivals
-        elif not self._scheduler.work(flow.token) and not flow.coming:
+        elif (waiting or unanswered > ours) and not self._scheduler.work(flow.token) and not flow.coming:
             self._scheduler.set(flow.token, max(1, waiting))
 
     async def _read_weights(self) -> None:

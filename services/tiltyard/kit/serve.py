@@ -108,7 +108,7 @@ class Server(Generic[M]):
 
     def _source(self) -> Puller | FlowSource:
         if self.fair:
-            return FlowSource(self.bus, self.stage)
+            return FlowSource(self.bus, self.stage, lambda: [delivery for delivery, _ in self._running.values()])
         return Puller(self.bus.js, self.stage.stream, durable(self.stage))
 
     async def _pull_from(self, puller: Puller | FlowSource, handlers: TaskGroup) -> None:
