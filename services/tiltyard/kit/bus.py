@@ -179,9 +179,10 @@ class Bus:
         return body, headers
 
     async def publish(self, stage: Stage[M], message: M, *, patience_s: float | None = None) -> bool:
-        """Store `message` under its key; False when the key was taken (the first writer won).
+        """Store `message` under its key; False when another message has the key (the first writer won).
 
-        Waits while the bus is away or the stream is full, at most `patience_s` when given, then raises the last error.
+        A repeated attempt whose predecessor's answer was lost is compared with what is stored. So writers of equal
+        messages may both be told True; of writers of different ones exactly one is. Waits while the bus is away or the stream is full, at most `patience_s` when given, then raises the last error.
         """
         assert isinstance(message, Message)
         assert stage.accepts(message), f"{type(message).__name__} on {stage.name}"
@@ -190,10 +191,7 @@ class Bus:
         start, delay, unsure = time.monotonic(), 0.05, False
         while True:
             try:
-                await self.js.publish(subject, body, headers, expect=0)
-                return True
-            except Conflict:
-                return unsure and await self._holds(stage, subject, body)
+                return await self._store(stage, subject, body, headers, unsure)
             except (BusUnavailable, StreamFull) as error:
                 unsure = unsure or isinstance(error, BusUnavailable)
                 if patience_s is not None and time.monotonic() - start > patience_s:
@@ -204,13 +202,20 @@ class Bus:
                 if CLAIM in headers:
                     body, headers = await self._wrap(message)  # keeps its blob young while the bus is away
 
-    async def _holds(self, stage: Stage[Any], subject: str, body: bytes) -> bool:
-        """Did an attempt whose answer was lost store our message?"""
+    async def _store(
+        self, stage: Stage[Any], subject: str, body: bytes, headers: Mapping[str, str], unsure: bool
+    ) -> bool:
+        """One attempt. `unsure`: an earlier one was not answered, so the key may be taken by our own message."""
         try:
+            await self.js.publish(subject, body, headers, expect=0)
+        except Conflict:
+            if not unsure:
+                return False
             stored = await self.js.last(stage.stream, subject)
-        except BusError:
-            return False
-        return stored is not None and stored.body == body
+            if stored is None:  # the replica that was asked lags behind the one that refused
+                raise BusUnavailable(f"{subject}: taken, and not readable yet") from None
+            return stored.body == body
+        return True
 
     # ------------------------------------------------------------ read
 
