@@ -18,7 +18,9 @@ from support.clusters import (
     connected,
     finish_or_reject,
     idle,
+    kill_leader,
     leader_of,
+    publish_all,
     rollouts,
     serving,
     set_up,
@@ -50,36 +52,10 @@ async def bus(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Bus]:
         yield made
 
 
-async def publish_all(bus: Bus, items: list[Rollout], half: anyio.Event, workers: int = 8) -> list[bool]:
-    """Publish with several workers; says when half is done. True for each that was stored as new."""
-    left, won = iter(items), list[bool]()
-
-    async def work() -> None:
-        for item in left:
-            won.append(await bus.publish(GENERATE, item))
-            if len(won) * 2 >= len(items):
-                half.set()
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(workers):
-            tasks.start_soon(work)
-    return won
-
-
 async def held(bus: Bus) -> int:
     """Messages on stage generate, once its leader answers."""
     info = await answered(lambda: bus.js.api(f"STREAM.INFO.{GENERATE.stream}"))
     return int(info["state"]["messages"])
-
-
-async def kill_leader(bus: Bus, cluster: Cluster) -> None:
-    """Kill whoever leads stage generate, wait until another does, bring the killed one back."""
-    old = await leader_of(bus, cluster, GENERATE)
-    await anyio.to_thread.run_sync(cluster.kill, old)
-    with anyio.fail_after(40):
-        while await leader_of(bus, cluster, GENERATE) is old:  # noqa: ASYNC110  (no event)
-            await anyio.sleep(0.1)
-    await anyio.to_thread.run_sync(cluster.start)
 
 
 async def test_a_leader_killed_under_load_loses_nothing(bus: Bus, cluster: Cluster, tmp_path: Path) -> None:
