@@ -194,7 +194,7 @@ class Server(Generic[M]):
                 self.bus.say(delivery, b"+ACK")
                 return "already_done"
             await self._publish(await self.handler(message))
-        except Exception as error:
+        except Exception as error:  # whatever a handler of ours or of others raises: the fourth way to end
             return await self._failed(delivery, past, message, error)
         self.bus.say(delivery, b"+ACK")
         self.breaker.lived(delivery.subject)
