@@ -6,8 +6,9 @@ Which report is which test: docs/reported-problems.md.
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from tiltyard.kit.blobs import BlobStore
 from tiltyard.kit.bus import INLINE_LIMIT, Bus, Out
 from tiltyard.kit.deadletters import Letters
 from tiltyard.kit.depth import depth
-from tiltyard.kit.errors import BusUnavailable
+from tiltyard.kit.errors import BusUnavailable, StreamLost
 from tiltyard.kit.jetstream import Stored
+from tiltyard.kit.provision import provision
 from tiltyard.kit.serve import Server
 from tiltyard.kit.settings import RunSettings
-from tiltyard_proto.messages import GroupRecord, Purpose, Rollout
+from tiltyard_proto.messages import Group, GroupRecord, Purpose, Rollout
 from tiltyard_proto.topology import GENERATE, GROUP, GROUPS_BUCKET, VERDICT
 
 pytestmark = pytest.mark.anyio
@@ -178,3 +180,34 @@ async def test_three_hundred_domains_cost_little(bus: Bus, nats_server: Any) -> 
     idle = await cpu_while(server, 2)
     assert loaded <= 300e-6
     assert idle <= 0.05
+
+
+@pytest.mark.parametrize("gone", ["tail", "all"])
+async def test_a_stream_that_ends_before_a_position_is_told(
+    bus: Bus, nats_server: Any, tmp_path: Path, gone: str
+) -> None:
+    """A trainer's position lies behind the end of its stream, because a server lost messages or another store took its
+    place: following says so at once, instead of passing over what comes next."""
+    for index in range(4):
+        await bus.publish(GROUP, build.group([1.0, 0.0], index=index))
+    seen = [sequence async for sequence, _ in first(bus, 4)]
+    nats_server.kill()
+    if gone == "all":
+        shutil.rmtree(nats_server.store / "jetstream")
+    else:
+        assert sum(flip(path, b"run-t-1") for path in nats_server.store.rglob("*.blk") if GROUP.stream in path.parts)
+    nats_server.start()
+    await answered(lambda: provision(bus))
+    with pytest.raises(StreamLost, match=r"TILT_GROUP ends at position \d and was followed up to 4"):
+        async for _ in bus.follow(GROUP, after=seen[-1]):
+            pass
+
+
+async def first(bus: Bus, count: int) -> AsyncIterator[tuple[int, Group]]:
+    """The first messages of the group stream."""
+    found = 0
+    async for each in bus.follow(GROUP):
+        yield each
+        found += 1
+        if found == count:
+            return

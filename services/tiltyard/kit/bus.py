@@ -25,7 +25,7 @@ from tiltyard_proto.topology import Stage
 
 from . import intake, origin, tracing
 from .blobs import BlobMissing, BlobStore
-from .errors import BusError, BusUnavailable, Conflict, InFlight, NotFound, StreamFull
+from .errors import BusUnavailable, Conflict, InFlight, NotFound, StreamFull, StreamLost
 from .intake import CLAIM as CLAIM
 from .intake import SCHEMA as SCHEMA
 from .intake import Reject
@@ -182,7 +182,8 @@ class Bus:
         """Store `message` under its key; False when another message has the key (the first writer won).
 
         A repeated attempt whose predecessor's answer was lost is compared with what is stored. So writers of equal
-        messages may both be told True; of writers of different ones exactly one is. Waits while the bus is away or the stream is full, at most `patience_s` when given, then raises the last error.
+        messages may both be told True; of writers of different ones exactly one is. Waits while the bus is away or the
+        stream is full, at most `patience_s` when given, then raises the last error.
         """
         assert isinstance(message, Message)
         assert stage.accepts(message), f"{type(message).__name__} on {stage.name}"
@@ -287,10 +288,11 @@ class Bus:
     ) -> AsyncGenerator[Delivery, None]:
         """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost.
 
-        With `headers_only` the bodies are left empty.
+        With `headers_only` the bodies are left empty. StreamLost when the stream ends before `after`.
         """
         while True:
             try:
+                await self._check_position(stream, after)
                 puller = await self._ordered(stream, subjects, after, headers_only)
             except (BusUnavailable, NotFound) as error:
                 log.debug("follow_waits", stream=stream, error=str(error))
@@ -308,6 +310,16 @@ class Bus:
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(3):
                     await puller.stop()
+
+    async def _check_position(self, stream: str, after: int) -> None:
+        if not after:
+            return
+        last = int((await self.js.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
+        if last < after:
+            raise StreamLost(
+                f"{stream} ends at position {last} and was followed up to {after}: the server has lost what it had "
+                "acknowledged, or serves another store; restore the store, or begin a run of another name"
+            )
 
     async def _ordered(self, stream: str, subjects: str, after: int, headers_only: bool) -> Puller:
         config = {

@@ -24,6 +24,11 @@ class NotFound(BusError):
     """The stream, consumer or message does not exist."""
 
 
+class StreamLost(BusError):
+    """The stream ends before a position that was reached: its server has lost what it had acknowledged, or serves
+    another store. What comes next would get positions that count as seen, so going on would lose it silently."""
+
+
 class Conflict(BusError):
     """Somebody else wrote this key first (compare-and-set failed)."""
 
