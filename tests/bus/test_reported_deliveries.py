@@ -5,6 +5,7 @@ Which report is which test: docs/reported-problems.md.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,6 @@ import anyio
 import pytest
 from support import build, letters, training
 from support.clusters import set_lease
-from support.crasher import STAGE
 from support.proxy import proxied
 from support.services import eventually, stored
 from support.waiting import until
@@ -29,10 +29,11 @@ from tiltyard.kit.pull import EXPIRES_S, Delivery, Puller
 from tiltyard.trainer.handler import Full, Intake, take
 from tiltyard_proto.flow import StepFold
 from tiltyard_proto.messages import Policy, Rollout
-from tiltyard_proto.topology import GENERATE, GROUP, POLICY, VERIFY
+from tiltyard_proto.topology import GENERATE, GROUP, POLICY, VERIFY, Stage
 
 pytestmark = pytest.mark.anyio
 FAR = 1e6
+STAGE: Stage[Rollout] = dataclasses.replace(GENERATE, ack_wait_s=0.5, max_deliveries=3)
 
 
 async def lose_consumers(bus: Bus) -> None:
@@ -128,8 +129,8 @@ async def test_a_step_has_its_size_whatever_bursts_come(bus: Bus) -> None:
     assert sizes == [3, 3, 3]
 
 
-async def exhaust(bus: Bus, times: int) -> Delivery:
-    """Have a message delivered `times` times and never answered; nobody pulls afterwards."""
+async def exhausted(bus: Bus, times: int) -> Delivery:
+    """A message that was delivered `times` times and never answered; nobody pulls afterwards."""
     await set_lease(bus, STAGE, 0.2)
     await bus.publish(GENERATE, build.rollout())
     puller = Puller(bus.js, STAGE.stream, durable(STAGE))
@@ -144,14 +145,14 @@ async def exhaust(bus: Bus, times: int) -> Delivery:
 async def test_what_is_exhausted_while_nobody_pulls_gets_its_letter(bus: Bus, nats_server: Any) -> None:
     """A message that was unanswered as often as allowed, then waited without any worker and over a kill of the server,
     becomes a letter as soon as a worker is there: that rests on no advisory of the server's."""
-    await exhaust(bus, STAGE.max_deliveries)
+    await exhausted(bus, STAGE.max_deliveries)
     nats_server.kill()
     nats_server.start()
 
-    async def deadly(_: Rollout) -> Sequence[Out]:
-        raise MemoryError("what would have killed the worker")
+    async def failing(_: Rollout) -> Sequence[Out]:
+        raise MemoryError("what nobody could handle")
 
-    await letters.serve_all(bus, deadly, STAGE, bury=letters.bury)
+    await letters.serve_all(bus, failing, STAGE, bury=letters.bury)
     (entry,) = await Letters(bus).all()
     assert entry.letter.subject == GENERATE.subject(build.rollout())
 
@@ -159,13 +160,13 @@ async def test_what_is_exhausted_while_nobody_pulls_gets_its_letter(bus: Bus, na
 async def test_what_is_exhausted_stays_visible(bus: Bus) -> None:
     """However often it was unanswered, a message counts as the stage's work, can be read, survives the janitor and is
     delivered: no consumer has a limit at which the server would drop it from sight."""
-    await exhaust(bus, 3 * STAGE.max_deliveries)
+    await exhausted(bus, 3 * STAGE.max_deliveries)
     work = await depth(bus, GENERATE)
     assert work.waiting + work.in_flight == 1
     assert await trim(bus, GENERATE, keep_s=1, now=time.time() + FAR) == 0
     assert await bus.get(GENERATE, GENERATE.subject(build.rollout())) == build.rollout()
-    await letters.serve_all(bus, letters.take, STAGE)
-    assert len(await stored(bus, VERIFY)) == 1
+    again = await exhausted(bus, 3 * STAGE.max_deliveries + 1)
+    assert again.subject == GENERATE.subject(build.rollout())
     assert consumer_config(GENERATE)["max_deliver"] == flow_config(GENERATE, "a")["max_deliver"] == -1
     info = await bus.js.api(f"CONSUMER.INFO.{GENERATE.stream}.{durable(GENERATE)}")
     assert info["config"]["max_deliver"] == -1
