@@ -14,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
@@ -144,11 +145,10 @@ def main() -> int:
     )
     root = Path(tempfile.mkdtemp(prefix="tiltyard-chaos-"))
     world = World(root, prepare("tiny", DataSettings().cache_path), plan)
-    try:
+    with ExitStack() as failed:
+        failed.callback(print, f"chaos: failed; logs and store are kept in {root}", file=sys.stderr)
         account, killer, seconds = anyio.run(run, world, given.limit, backend_options={"use_uvloop": True})
-    except BaseException:
-        print(f"chaos: failed; logs and store are kept in {root}", file=sys.stderr)
-        raise
+        failed.pop_all()
     found = rows(account, killer, seconds, os.getloadavg()[0])
     for row in found:
         held = "" if row.holds is None else "holds" if row.holds else "FAILS"

@@ -116,7 +116,8 @@ def _info(stream: str) -> str:
 
 
 def _follow(stream: str) -> tuple[str, ...]:
-    return f"{API}.CONSUMER.CREATE.{stream}", f"{API}.CONSUMER.MSG.NEXT.{stream}.*"
+    """By position: where the stream ends says whether the position is still good."""
+    return _info(stream), f"{API}.CONSUMER.CREATE.{stream}", f"{API}.CONSUMER.MSG.NEXT.{stream}.*"
 
 
 def _work(stream: str) -> tuple[str, ...]:
@@ -130,7 +131,11 @@ def _work(stream: str) -> tuple[str, ...]:
 
 def _flows(stage: Stage[Any]) -> tuple[str, ...]:
     """Where domains share a stage, its receiver indexes arrivals and makes a consumer for each domain and lane."""
-    return f"{API}.CONSUMER.CREATE.{stage.stream}", f"{API}.CONSUMER.CREATE.{stage.stream}.*.{stage.subjects}"
+    return (
+        _info(stage.stream),
+        f"{API}.CONSUMER.CREATE.{stage.stream}",
+        f"{API}.CONSUMER.CREATE.{stage.stream}.*.{stage.subjects}",
+    )
 
 
 def _bucket_stream(bucket: str) -> str:

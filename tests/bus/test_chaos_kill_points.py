@@ -7,6 +7,7 @@ hit. A second process then takes over. What lies on the other stages must be exa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import anyio
+import anyio.lowlevel
 import pytest
 from support import build
 from support.chat import ByteChat
@@ -62,7 +64,7 @@ MOST = 40
 Run = Callable[[Bus, anyio.Event], Awaitable[None]]
 
 
-class Case:
+class Case(ABC):
     """One stage: its service, and the messages it is given."""
 
     stage: Stage[Any]
@@ -71,13 +73,16 @@ class Case:
         self.tmp_path = tmp_path
 
     async def prepare(self, bus: Bus, group: str) -> None:
-        """What must be there before the messages."""
+        """What must be there before the messages: nothing, for most stages."""
+        await anyio.lowlevel.checkpoint()
 
+    @abstractmethod
     def messages(self, group: str) -> Sequence[Message]:
-        raise NotImplementedError
+        """What the stage is given."""
 
+    @abstractmethod
     async def serve(self, bus: Bus, stop: anyio.Event) -> None:
-        raise NotImplementedError
+        """The service, until `stop`."""
 
 
 class Generate(Case):

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from support import build
+from support.services import eventually
 from support.waiting import until
 
 from tiltyard.kit.bus import Bus, Out
@@ -167,3 +168,28 @@ async def test_a_repeated_publish_whose_answer_was_lost_counts_as_first(bus: Bus
     assert await bus.publish(GENERATE, build.rollout())
     assert calls == 2
     assert not await bus.publish(GENERATE, build.rollout(created=2.0))
+
+
+@pytest.mark.parametrize("fair", [False, True], ids=["one_queue", "fair"])
+async def test_a_killed_server_does_not_have_work_done_again(bus: Bus, nats_server: Any, fair: bool) -> None:
+    """A server that is killed forgets the last answers and delivers again as if for the first time: what has its
+    result is acknowledged without being handled."""
+    handled: Counter[str] = Counter()
+
+    async def handler(rollout: Rollout) -> Sequence[Out]:
+        handled[rollout.id] += 1
+        return [(VERIFY, finished(rollout))]
+
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Server(bus, GENERATE, handler, slots=8, bury=None, fair=fair).run, stop)
+        for member in range(20):
+            await bus.publish(GENERATE, build.rollout(member=member, size=40))
+        await eventually(bus, VERIFY, 20)
+        nats_server.kill()
+        nats_server.start()
+        for member in range(20, 40):
+            await bus.publish(GENERATE, build.rollout(member=member, size=40))
+        await until(lambda: len(handled) == 40, 20)
+        stop.set()
+    assert handled.total() == 40

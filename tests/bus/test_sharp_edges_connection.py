@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from nats.errors import Error as NatsError
 from support import build
 from support.proxy import proxied
 
@@ -46,7 +47,7 @@ async def connect(server: Any, user: str, password: str, tmp_path: Path) -> Bus:
         while True:
             try:
                 return await Bus.connect(url, BlobStore(tmp_path), user, allow_reconnect=True)
-            except Exception:  # the server reads its configuration in its own time
+            except (NatsError, OSError):  # the server reads its configuration in its own time
                 await anyio.sleep(0.05)
 
 

@@ -63,3 +63,13 @@ def test_the_project_file_agrees_with_the_services() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     services = {path.parent.name for path in (ROOT / "services/tiltyard").glob("*/__main__.py")}
     assert services <= set(project["optional-dependencies"])
+
+
+def test_every_reported_problem_has_its_test() -> None:
+    """Each row of docs/reported-problems.md names a report of its own and a test of its own that exists."""
+    rows = re.findall(r"^\| \[(\S+)\]\(.*\| `(\S+)::(\w+)` \|$", (ROOT / "docs/reported-problems.md").read_text(), re.M)
+    assert len(rows) >= 30
+    assert len({report for report, _, _ in rows}) == len({test for _, _, test in rows}) == len(rows)
+    for report, file, test in rows:
+        source = (ROOT / f"tests/{file}.py").read_text()
+        assert re.search(rf"^(async )?def {test}\(", source, re.M), f"{report}: {file} has no {test}"

@@ -77,6 +77,17 @@ def test_all_services_are_listed() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_broad_excepts_say_why(path: Path) -> None:
+    """Whoever catches anything at all says in the same line what it may be, or only tidies up and raises it again."""
+    text = path.read_text()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ExceptHandler):
+            broad = node.type is None or getattr(node.type, "id", "") in ("Exception", "BaseException")
+            again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+            assert not broad or again or "#" in text.splitlines()[node.lineno - 1], f"line {node.lineno}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_are_small(path: Path) -> None:
     """At most 500 lines a file and 60 a function, and every file with code says what it is for."""
     text = path.read_text()

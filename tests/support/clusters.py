@@ -73,6 +73,32 @@ async def leader_of(bus: Bus, cluster: Cluster, stage: Stage[Any]) -> Node:
     return cluster.node(await answered(ask))
 
 
+async def kill_leader(bus: Bus, cluster: Cluster) -> None:
+    """Kill whoever leads stage generate, wait until another does, bring the killed one back."""
+    old = await leader_of(bus, cluster, GENERATE)
+    await anyio.to_thread.run_sync(cluster.kill, old)
+    with anyio.fail_after(40):
+        while await leader_of(bus, cluster, GENERATE) is old:  # noqa: ASYNC110  (no event)
+            await anyio.sleep(0.1)
+    await anyio.to_thread.run_sync(cluster.start)
+
+
+async def publish_all(bus: Bus, items: list[Rollout], half: anyio.Event, workers: int = 8) -> list[bool]:
+    """Publish with several workers; says when half is done. True for each that was stored as new."""
+    left, won = iter(items), list[bool]()
+
+    async def work() -> None:
+        for item in left:
+            won.append(await bus.publish(GENERATE, item))
+            if len(won) * 2 >= len(items):
+                half.set()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(workers):
+            tasks.start_soon(work)
+    return won
+
+
 def rollouts(group: int, count: int) -> list[Rollout]:
     """Rollouts with keys of their own."""
     name = keys.group_id("run", Purpose.TRAIN, group)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import ExitStack
 
 PREFIX = "10.213.7"
 
@@ -31,15 +32,14 @@ class Network:
         require()
         self.names = names
         self.bridge = f"tb{os.getpid()}"
-        try:
+        with ExitStack() as failed:
+            failed.callback(self.close)
             ip("link", "add", self.bridge, "type", "bridge")
             ip("address", "add", f"{PREFIX}.254/24", "dev", self.bridge)
             ip("link", "set", self.bridge, "up")
             for name in names:
                 self._add(name)
-        except BaseException:
-            self.close()
-            raise
+            failed.pop_all()
 
     def space(self, name: str) -> str:
         return f"tn{os.getpid()}{name}"

@@ -142,7 +142,7 @@ class Scheduler:
                     self._admit()
                     self._step()
                 self._publish()
-        except Exception as error:
+        except Exception as error:  # whatever ends this thread, health and callers must hear of it
             self.died = f"{type(error).__name__}: {error}"
             log.exception("scheduler_died")
             raise

@@ -84,7 +84,7 @@ class FakeEngine:
 
     async def start(self, port: int = 0) -> str:
         """Listen on loopback; the URL."""
-        app = web.Application()
+        app = web.Application(client_max_size=64 * 2**20)
         app.add_routes(
             [
                 web.post("/generate", self._generate),

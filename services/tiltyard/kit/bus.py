@@ -26,7 +26,7 @@ from tiltyard_proto.topology import Stage
 from . import intake, origin, tracing
 from .blobs import BlobMissing, BlobStore
 from .delivery import Delivery
-from .errors import BusError, BusUnavailable, Conflict, InFlight, NotFound, StreamFull
+from .errors import BusError, BusUnavailable, Conflict, InFlight, NotFound, StreamFull, StreamLost
 from .intake import CLAIM as CLAIM
 from .intake import SCHEMA as SCHEMA
 from .intake import Reject
@@ -180,9 +180,11 @@ class Bus:
         return body, headers
 
     async def publish(self, stage: Stage[M], message: M, *, patience_s: float | None = None) -> bool:
-        """Store `message` under its key; False when the key was taken (the first writer won).
+        """Store `message` under its key; False when another message has the key (the first writer won).
 
-        Waits while the bus is away or the stream is full, at most `patience_s` when given, then raises the last error.
+        A repeated attempt whose predecessor's answer was lost is compared with what is stored. So writers of equal
+        messages may both be told True; of writers of different ones exactly one is. Waits while the bus is away or the
+        stream is full, at most `patience_s` when given, then raises the last error.
         """
         assert isinstance(message, Message)
         assert stage.accepts(message), f"{type(message).__name__} on {stage.name}"
@@ -191,10 +193,7 @@ class Bus:
         start, delay, unsure = time.monotonic(), 0.05, False
         while True:
             try:
-                await self.js.publish(subject, body, headers, expect=0)
-                return True
-            except Conflict:
-                return unsure and await self._holds(stage, subject, body)
+                return await self._store(stage, subject, body, headers, unsure)
             except (BusUnavailable, StreamFull) as error:
                 unsure = unsure or isinstance(error, BusUnavailable)
                 if patience_s is not None and time.monotonic() - start > patience_s:
@@ -205,13 +204,20 @@ class Bus:
                 if CLAIM in headers:
                     body, headers = await self._wrap(message)  # keeps its blob young while the bus is away
 
-    async def _holds(self, stage: Stage[Any], subject: str, body: bytes) -> bool:
-        """Did an attempt whose answer was lost store our message?"""
+    async def _store(
+        self, stage: Stage[Any], subject: str, body: bytes, headers: Mapping[str, str], unsure: bool
+    ) -> bool:
+        """One attempt. `unsure`: an earlier one was not answered, so the key may be taken by our own message."""
         try:
+            await self.js.publish(subject, body, headers, expect=0)
+        except Conflict:
+            if not unsure:
+                return False
             stored = await self.js.last(stage.stream, subject)
-        except BusError:
-            return False
-        return stored is not None and stored.body == body
+            if stored is None:  # the replica that was asked lags behind the one that refused
+                raise BusUnavailable(f"{subject}: taken, and not readable yet") from None
+            return stored.body == body
+        return True
 
     # ------------------------------------------------------------ read
 
@@ -283,10 +289,11 @@ class Bus:
     ) -> AsyncGenerator[Delivery, None]:
         """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost.
 
-        With `headers_only` the bodies are left empty.
+        With `headers_only` the bodies are left empty. StreamLost when the stream ends before `after`.
         """
         while True:
             try:
+                await self._check_position(stream, after)
                 puller = await self._ordered(stream, subjects, after, headers_only)
             except (BusUnavailable, NotFound) as error:
                 log.debug("follow_waits", stream=stream, error=str(error))
@@ -304,6 +311,16 @@ class Bus:
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(3):
                     await puller.stop()
+
+    async def _check_position(self, stream: str, after: int) -> None:
+        if not after:
+            return
+        last = int((await self.js.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
+        if last < after:
+            raise StreamLost(
+                f"{stream} ends at position {last} and was followed up to {after}: the server has lost what it had "
+                "acknowledged, or serves another store; restore the store, or begin a run of another name"
+            )
 
     async def _ordered(self, stream: str, subjects: str, after: int, headers_only: bool) -> Puller:
         config = {

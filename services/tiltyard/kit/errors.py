@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, MemoryError)
+"""What a stranger's bytes raise on being decoded, or on being encoded again: bytes that are no message and texts that
+are no UTF-8, keys that are no text, integers over 64 bits, nesting without end, lengths without end."""
+
 
 class BusError(RuntimeError):
     """Base of the bus's errors."""
@@ -18,6 +22,11 @@ class InFlight(BusUnavailable):
 
 class NotFound(BusError):
     """The stream, consumer or message does not exist."""
+
+
+class StreamLost(BusError):
+    """The stream ends before a position that was reached: its server has lost what it had acknowledged, or serves
+    another store. What comes next would get positions that count as seen, so going on would lose it silently."""
 
 
 class Conflict(BusError):

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import structlog
 from aiohttp import web
+from nats.errors import Error as ClientError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tiltyard_proto.permissions import names
@@ -60,7 +61,7 @@ class HealthServer:
             try:
                 with anyio.fail_after(2):
                     await self.bus.client.flush(timeout=2)
-            except Exception as error:  # whatever the client raises, it means the same: the bus is away
+            except (ClientError, OSError, TimeoutError) as error:
                 why = f"no answer: {error or type(error).__name__}"
         metrics.BUS_UP.set(why is None)
         metrics.RECONNECTS.set(self.bus.client.stats["reconnects"])

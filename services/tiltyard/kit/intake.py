@@ -30,6 +30,8 @@ from tiltyard_proto.messages import MAJOR, BlobRef, Graded, Job, Rollout
 from tiltyard_proto.topology import Stage
 from tiltyard_proto.validity import problem
 
+from .errors import UNREADABLE
+
 M = TypeVar("M")
 CLASSES = ("decode", "schema", "validation", "subject", "blob", "expired", "crash", "handler")
 SCHEMA = "Tilt-Schema"
@@ -88,7 +90,7 @@ def claim(body: bytes) -> BlobRef:
     """The reference that the body of a claim check is; Reject when it is none that may be followed."""
     try:
         ref = msgspec.msgpack.decode(body, type=BlobRef)
-    except Exception as error:  # hostile bytes raise many types (RecursionError among them)
+    except UNREADABLE as error:
         raise Reject("decode", f"claim check: {_said(error)}") from error
     if not _SHA256.fullmatch(ref.sha256):
         raise Reject("blob", f"claim check: sha256 {printable(ref.sha256, 80)!r}: expected 64 hexadecimal digits")
@@ -122,7 +124,7 @@ def decode(stage: Stage[M], body: bytes) -> M:
         message = topology.decode(stage, body)
         if body[:1] == b"{":  # JSON holds integers and texts that MessagePack can't carry on
             topology.encode(message)  # type: ignore[arg-type]
-    except Exception as error:  # hostile bytes raise many types (RecursionError among them)
+    except UNREADABLE as error:
         raise _why(stage, body, error) from error
     return message
 
@@ -132,7 +134,7 @@ def _why(stage: Stage[Any], body: bytes, error: Exception) -> Reject:
     codec: Any = msgspec.json if body[:1] == b"{" else msgspec.msgpack
     try:
         raw = codec.decode(body)
-    except Exception:  # not even without expectations about its content
+    except UNREADABLE:  # not even without expectations about its content
         return Reject("decode", _said(error))
     if not isinstance(raw, dict):
         return Reject("decode", _said(error))

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from .errors import UNREADABLE
+
 
 def rendering(message: Any) -> str:
     """A message as indented JSON."""
@@ -17,7 +19,7 @@ def rendering_of_bytes(body: bytes) -> str:
     for codec in (msgspec.json, msgspec.msgpack):
         try:
             return rendering(codec.decode(body))
-        except Exception:  # hostile bytes raise many types (RecursionError among them)
+        except UNREADABLE:
             continue
     return hexdump(body)
 

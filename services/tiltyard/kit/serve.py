@@ -80,6 +80,8 @@ class Server(Generic[M]):
         self.fair = fair
         self.breaker = breaker or Breaker(bus, stage, share=0.0, window=1)
         self.busy = 0
+        self._cut = 0.0
+        """When the connection was lost last, seconds since the epoch."""
         self._freed = anyio.Event()
         """Set when a slot has become free; whoever waits makes a new one first."""
         self._evidence = Evidence(bus, stage)
@@ -93,6 +95,16 @@ class Server(Generic[M]):
 
     async def run(self, stop: anyio.Event, drain_s: float = 10.0) -> None:
         """Until `stop` is set; then running handlers get `drain_s` seconds, and what is left goes back."""
+        self.bus.client.lost.append(self._on_lost)
+        try:
+            await self._run(stop, drain_s)
+        finally:
+            self.bus.client.lost.remove(self._on_lost)
+
+    def _on_lost(self) -> None:
+        self._cut = time.time()
+
+    async def _run(self, stop: anyio.Event, drain_s: float) -> None:
         async with anyio.create_task_group() as handlers:
             pulling = anyio.CancelScope()
             handlers.start_soon(self._extend)
@@ -138,6 +150,8 @@ class Server(Generic[M]):
         metrics.arrived(self.stage.name, delivery)
         running = id(delivery)
         self._running[running] = delivery, started
+        if delivery.stored < self._cut:
+            may_be_done = True  # a killed server forgets its last answers, and counts deliveries from 1
         try:
             ending = await self._handle(delivery, may_be_done)
             tracing.end(ending)
@@ -199,7 +213,7 @@ class Server(Generic[M]):
                 self.bus.say(delivery, b"+ACK")
                 return "already_done"
             await self._publish(await self.handler(message))
-        except Exception as error:
+        except Exception as error:  # whatever a handler of ours or of others raises: the fourth way to end
             return await self._failed(delivery, past, message, error)
         self.bus.say(delivery, b"+ACK")
         self.breaker.lived(delivery.subject)

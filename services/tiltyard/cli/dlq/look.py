@@ -18,6 +18,7 @@ from rich.table import Table
 from tiltyard.cli.errors import UserError
 from tiltyard.kit.breaker import Pause, standing
 from tiltyard.kit.deadletters import Entry, Letters
+from tiltyard.kit.errors import UNREADABLE
 from tiltyard.kit.render import hexdump, rendering
 from tiltyard.kit.replay import body_of, verdict_now
 from tiltyard.kit.settle import Settler
@@ -161,7 +162,7 @@ def structure(body: bytes) -> Any:
         try:
             found = codec.decode(body)
             msgspec.json.encode(found)
-        except Exception:  # hostile bytes raise many types (RecursionError among them)
+        except UNREADABLE:
             continue
         return found if isinstance(found, dict) else None
     return None

@@ -54,5 +54,5 @@ def describe(error: BaseException) -> str:
     """One short line about an exception, as JSON text; never raises."""
     try:
         return _text((type(error).__name__ + ": " + str(error))[:200])
-    except BaseException:
+    except BaseException:  # the submission's own `__str__` may raise anything
         return '"an exception that can not be described"'

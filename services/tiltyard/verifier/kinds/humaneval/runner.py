@@ -80,7 +80,7 @@ def serve(
         name, args, named = eval(line, {"__builtins__": {}})
         try:
             text = f'{{"value": {encode(module.__dict__[name](*args, **named))}}}'
-        except BaseException as error:
+        except BaseException as error:  # whatever the submission raises is its answer
             text = f'{{"error": {describe(error)}}}'
         out.write(text.encode() + b"\n")
 
@@ -126,6 +126,6 @@ def main(encode: "Callable[[object], str]", describe: "Callable[[BaseException],
         scope[job["function"]] = candidate  # some checks call the function by its name
         scope["check"](candidate)
         ending = f"passed {candidate.calls}"
-    except Exception as error:
+    except Exception as error:  # whatever the check raises, the submission has failed it
         ending = "failed " + (type(error).__name__ + ": " + str(error))[:200].replace("\n", " ")
     print("\n" + job["nonce"], ending, flush=True)

@@ -32,11 +32,11 @@ def main(encode: "Callable[[object], str]", describe: "Callable[[BaseException],
     try:
         exec(compile(source, "submission.py", "exec"), module.__dict__)
         function = module.__dict__[name]
-    except BaseException as error:
+    except BaseException as error:  # whatever the submission raises is its answer
         put(-1, "error", describe(error))
         return
     for index, (args, named) in enumerate(calls):
         try:
             put(index, "value", encode(function(*args, **named)))
-        except BaseException as error:
+        except BaseException as error:  # here too
             put(index, "error", describe(error))
