@@ -26,7 +26,7 @@ from tiltyard_proto.topology import Stage
 from . import intake, origin, tracing
 from .blobs import BlobMissing, BlobStore
 from .delivery import Delivery
-from .errors import BusError, BusUnavailable, Conflict, InFlight, NotFound, StreamFull, StreamLost
+from .errors import BusUnavailable, Conflict, InFlight, NotFound, StreamFull, StreamLost
 from .intake import CLAIM as CLAIM
 from .intake import SCHEMA as SCHEMA
 from .intake import Reject
