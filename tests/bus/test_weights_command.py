@@ -110,7 +110,7 @@ async def test_two_people_who_set_weights_both_win(bus: Bus) -> None:
 @pytest.mark.parametrize("stage", [GENERATE, EXECUTE], ids=lambda stage: str(stage.name))
 async def test_a_running_service_takes_them_up(bus: Bus, command: Command, stage: Any) -> None:
     """What serves a stage has the weights within seconds, by the token of the domain."""
-    source = FlowSource(bus, stage)
+    source = FlowSource(bus, stage, list)
     async with anyio.create_task_group() as tasks:
         await source.start(tasks)
         await command("set", f"{A}=2.5")
