@@ -28,6 +28,10 @@ class SandboxLost(SandboxError):
     """The sandbox is gone; the infrastructure's fault unless counters say otherwise."""
 
 
+class SnapshotFailed(SandboxError):
+    """No snapshot could be taken of a sandbox, which may be gone now."""
+
+
 class LimitBusy(SandboxError):
     """The memory in use is above the limit that was asked for, for now."""
 
@@ -104,6 +108,16 @@ class Backend(Protocol):
 
     async def start(self, want: Want) -> Sandbox:
         """A ready sandbox as wanted, its workspace empty unless it starts from a snapshot; StartFailed otherwise."""
+        ...
+
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        """Id for `Want.snapshot`: sandboxes started so begin with its files and background processes, their random
+        numbers apart. Waits for a running command; the sandbox goes on. SnapshotFailed where this can't be done,
+        SandboxLost when the sandbox is gone. Kept until it is forgotten, too many are newer, or the back-end closes."""
+        ...
+
+    async def forget_snapshot(self, snapshot: str) -> None:
+        """Remove a snapshot; harmless when it has gone."""
         ...
 
     async def close(self) -> None:

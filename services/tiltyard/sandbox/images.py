@@ -19,7 +19,7 @@ from .backend import StartFailed
 from .settings import SandboxSettings
 
 AGENT_ROOT = "tiltyard"
-BOOT = "import sys; sys.path[0] = {path!r}; from guest.agent import main; main({workspace!r}, {uid!r})"
+BOOT = "import sys; sys.path[0] = {path!r}; from guest.agent import main; main({workspace!r}, {uid!r}, {modules!r})"
 
 
 def home_of(settings: SandboxSettings) -> Path:
@@ -38,6 +38,11 @@ def find_image(settings: SandboxSettings, profile: str) -> Path:
     return found[-1]
 
 
+def profile_folders(settings: SandboxSettings) -> list[Path]:
+    """Directories of profiles besides the shipped ones."""
+    return [Path(settings.profiles).expanduser()] if settings.profiles else []
+
+
 def find_runsc(settings: SandboxSettings) -> str:
     """Path of runsc; StartFailed, with how to get it, when there is none."""
     installed = home_of(settings) / "bin" / "runsc"
@@ -53,9 +58,9 @@ def agent_sources() -> dict[str, bytes]:
     return {item.name: item.read_bytes() for item in folder.iterdir() if item.name.endswith(".py")}
 
 
-def boot_line(folder: str, workspace: str, uid: int) -> str:
-    """What `python3 -c` is given to become the agent."""
-    return BOOT.format(path=folder, workspace=workspace, uid=str(uid))
+def boot_line(folder: str, workspace: str, uid: int, modules: tuple[str, ...] = ()) -> str:
+    """What `python3 -c` is given to become the agent; it imports `modules` before it is ready."""
+    return BOOT.format(path=folder, workspace=workspace, uid=str(uid), modules=modules)
 
 
 def install_agent(image: Path) -> str:

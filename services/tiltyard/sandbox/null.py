@@ -16,7 +16,7 @@ from tiltyard_proto.messages import Command, Execution
 from tiltyard_proto.outcomes import Outcome
 
 from .archive import Entry, contents, pack, unpack
-from .backend import SandboxLost, Want, WorkspaceTooLarge, check_path
+from .backend import Sandbox, SandboxLost, SnapshotFailed, Want, WorkspaceTooLarge, check_path
 from .settings import SandboxSettings
 
 COMMAND_FILE = "command"
@@ -81,6 +81,12 @@ class NullBackend:
     async def start(self, want: Want) -> NullSandbox:
         self._count += 1
         return NullSandbox(f"null{self._count}", want.profile, self.settings)
+
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        raise SnapshotFailed("the back-end 'null' takes no snapshots")
+
+    async def forget_snapshot(self, snapshot: str) -> None:
+        return
 
     async def close(self) -> None:
         return

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import anyio
@@ -231,6 +232,16 @@ class RemoteSandbox:
         if fields[0] == b"error":
             raise _guest_error(fields)
         return fields
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """No request is under way inside, once a running one has ended; SandboxLost when it is gone."""
+        async with self._lock:
+            if not self.alive:
+                raise SandboxLost(f"sandbox {self.id} is gone")
+            self._usable = False
+            yield
+            self._usable = True
 
     async def kill(self) -> None:
         if self._killed:

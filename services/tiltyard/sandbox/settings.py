@@ -18,10 +18,12 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Run code of a model without a sandbox. For tests on throw-away machines only."""
     runsc: str = ""
     """Path of runsc; empty: <home>/bin/runsc, then the PATH."""
-    platform: Literal["auto", "systrap", "ptrace", "kvm"] = "auto"
-    """gVisor platform: 'systrap', 'ptrace', 'kvm', or 'auto': ptrace where this runsc has it, which is cheaper."""
+    platform: Literal["auto", "systrap", "ptrace", "kvm"] = "systrap"
+    """gVisor platform: 'systrap', 'ptrace', 'kvm', or 'auto': ptrace where this runsc has it, which starts cheaper."""
     home: str = ""
     """Directory of runsc, images and live sandboxes; empty: $TILTYARD_HOME, else ~/.cache/tiltyard."""
+    profiles: str = ""
+    """Directory of profiles (TOML files) that add to the shipped ones, or replace them by name."""
     image: dict[str, str] = {}
     """Root file system per profile; a profile without one uses the newest <home>/images/<profile>-*."""
     pool: dict[str, Whole] = msgspec.field(default_factory=lambda: {"python": 8})
@@ -32,18 +34,18 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Messages handled at a time."""
     fair: bool = True
     """Evaluations first, then domains by fair shares; otherwise in the order of arrival. The same in all sandboxes."""
-    cpus: Above0 = 1.0
-    """CPU quota of one sandbox, in cores."""
     disk_bytes: Positive = 64 << 20
     """Size of the workspace of pooled sandboxes; a command that asks for another size gets its own sandbox."""
-    tmp_bytes: Positive = 16 << 20
-    """Size of /tmp inside."""
-    overhead_bytes: Positive = 64 << 20
-    """Memory of the sandbox itself, on top of what a command may use."""
     host_pids: Positive = 1024
     """Back-stop on the sandbox's threads on the host; processes inside are limited by the command."""
     start_s: Above0 = 30.0
     """A start that takes longer has failed."""
+    snapshot_bytes: Whole = 1 << 30
+    """Disk for snapshots of profiles under <home>/snapshots; the least recently used go first."""
+    branches: Whole = 32
+    """Snapshots of sessions kept at a time; the least recently used goes first."""
+    branch_bytes: Whole = 2 << 30
+    """Disk for them."""
     session_idle_s: Above0 = 600.0
     """A session without a turn for so long is ended; the next turn restores it from its last workspace."""
     sessions: Whole = 64

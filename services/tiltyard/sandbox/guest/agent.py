@@ -1,8 +1,8 @@
 """PID 1 of a sandbox: runs commands and moves files, told by frames on stdin, answering on stdout.
 
 It is compiled into the image and imports only what the interpreter has built in, since every import costs CPU in every
-sandbox. `python3 script.py` runs in a fork of this interpreter instead of a fresh one (same `__main__`, `sys.argv`,
-`sys.path`, exit status and traceback). End of file on stdin ends the sandbox.
+sandbox, and what the profile asks for. `python3 script.py` runs in a fork of this interpreter instead of a fresh one
+(same `__main__`, `sys.argv`, `sys.path`, exit status and traceback). End of file on stdin ends the sandbox.
 
 A request is a marshalled dict from the trusted side. An answer is a list of byte strings, which the host must not
 trust. Left out: what an ending means.
@@ -17,6 +17,7 @@ import os
 import sys
 import time
 
+from . import preload
 from .files import Refused, Workspace, nearly_full
 from .processes import Child, Supervisor, count_processes, start
 
@@ -90,6 +91,9 @@ class Agent:
         """The answer's fields; None in the forked child of a script."""
         if request["op"] == "run":
             return self.run(request)
+        if request["op"] == "fence":
+            preload.reseed()
+            return (b"fence", request["token"])
         if request["op"] == "put":
             self.workspace.put(request["entries"])
             return (b"ok",)
@@ -137,6 +141,8 @@ class Agent:
 def run_script(argv: list[str]) -> int:
     """What `python3 script.py` does, in this forked interpreter; the exit status."""
     path = argv[1]
+    if preload.shadowed(os.path.dirname(os.path.abspath(path))):
+        os.execvpe(argv[0], argv, os.environ)
     sys.argv = argv[1:]
     sys.orig_argv = argv
     sys.path[0] = os.path.dirname(os.path.abspath(path))
@@ -147,6 +153,7 @@ def run_script(argv: list[str]) -> int:
     main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None, __annotations__={})
     sys.modules["__main__"] = main
     gc.enable()
+    preload.reseed()
     try:
         with open(path, "rb") as file:
             source = file.read()
@@ -204,8 +211,9 @@ def flush(stream: "Any") -> bool:
     return True
 
 
-def main(workspace: str, uid: str) -> None:
+def main(workspace: str, uid: str, modules: "tuple[str, ...]" = ()) -> None:
     """Entry point inside the sandbox."""
+    preload.load(modules)
     agent = Agent(Workspace(workspace, int(uid)))
     gc.disable()
     gc.freeze()

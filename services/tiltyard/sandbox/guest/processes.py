@@ -10,6 +10,8 @@ import os
 import select
 import time
 
+from .spawn import spawn
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +225,8 @@ def start(request: "dict[str, Any]", workspace: str, uid: int, in_process: bool)
     import resource  # noqa: F401  (once here instead of in every child; not built in, so not at the start)
 
     pipes = [os.pipe(), os.pipe(), os.pipe()]
-    pid = os.fork()
+    pid = 0 if in_process else spawn(request, (pipes[0][0], pipes[1][1], pipes[2][1]), workspace, uid)
+    pid = pid or os.fork()
     if pid == 0:
         try:
             become_user(request, (pipes[0][0], pipes[1][1], pipes[2][1]), workspace, uid)
