@@ -30,7 +30,7 @@ async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
 
 @pytest.fixture
 async def sandbox(backend: Backend) -> AsyncIterator[Sandbox]:
-    made = await backend.start(Want(disk_bytes=SETTINGS.disk_bytes))
+    made = await backend.start(Want())
     yield made
     await made.kill()
 
@@ -261,7 +261,7 @@ async def test_workspace_survives_export_and_restore(backend: Backend, sandbox: 
         "mkdir -p d/e; echo x > d/f; chmod 755 d/f; ln -s f d/l; ln -s /etc/passwd bad; touch $'new\\nline' $'\\xff'",
     )
     archive = await sandbox.export()
-    other = await backend.start(Want(disk_bytes=SETTINGS.disk_bytes))
+    other = await backend.start(Want())
     try:
         await other.restore(archive)
         assert await other.export() == archive
@@ -318,7 +318,7 @@ async def test_cancelled_command_spoils_the_sandbox(sandbox: Sandbox) -> None:
 async def test_sandboxes_do_not_see_one_another(backend: Backend, sandbox: Sandbox) -> None:
     """Files of one sandbox are not in another."""
     await sandbox.write({"secret": b"x"})
-    other = await backend.start(Want(disk_bytes=SETTINGS.disk_bytes))
+    other = await backend.start(Want())
     try:
         assert await other.listing() == {}
     finally:

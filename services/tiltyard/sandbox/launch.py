@@ -15,7 +15,15 @@ from typing import Any
 import msgspec
 
 UID = 1000
-CAPABILITIES = ["CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_RESOURCE"]
+CAPABILITIES = [
+    "CAP_SETUID",
+    "CAP_SETGID",
+    "CAP_KILL",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_SYS_RESOURCE",
+]
 """What the agent needs; programs it starts have none. The last: to raise its own limits again after a command."""
 ENTER = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 97; shift; n=$((n-1)); done; exec "$@"'
 """Shell that enters control groups, then becomes its remaining arguments."""

@@ -68,7 +68,7 @@ class RemoteSandbox:
 
     @property
     def alive(self) -> bool:
-        return self._usable and not self._killed
+        return self._usable and not self._killed and not self._channel.ended
 
     # ------------------------------------------------------------ commands
 

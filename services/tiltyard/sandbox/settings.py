@@ -27,15 +27,21 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     image: dict[str, str] = {}
     """Root file system per profile; a profile without one uses the newest <home>/images/<profile>-*."""
     pool: dict[str, Whole] = msgspec.field(default_factory=lambda: {"python": 8})
-    """Idle sandboxes kept ready, per profile; a group of rollouts comes all at once. Each takes about 22 MiB."""
+    """Idle sandboxes kept ready at least, per profile, whatever the profile says. Each takes about 22 MiB."""
+    pool_most: Positive = 48
+    """Idle sandboxes of one kind at most; a pool grows with the claims, since a group of rollouts comes all at once."""
+    pool_bytes: Positive = 2 << 30
+    """Memory for idle sandboxes in all; pools shrink to fit it."""
+    pool_idle_s: Above0 = 120.0
+    """A pool that nobody claimed from for so long, and that no setting asks for, is given up."""
     refill: Positive = 2
     """Sandboxes started at a time to refill the pools."""
+    starts: Positive = 4
+    """Sandboxes started at a time in all; more than two a core only makes each wait longer."""
     slots: Positive = 4
     """Messages handled at a time."""
     fair: bool = True
     """Evaluations first, then domains by fair shares; otherwise in the order of arrival. The same in all sandboxes."""
-    disk_bytes: Positive = 64 << 20
-    """Size of the workspace of pooled sandboxes; a command that asks for another size gets its own sandbox."""
     host_pids: Positive = 1024
     """Back-stop on the sandbox's threads on the host; processes inside are limited by the command."""
     start_s: Above0 = 30.0

@@ -76,7 +76,18 @@ def execute(request: "dict[str, Any]", fds: tuple[int, int, int], workspace: str
         pairs = (fds[0], -1, -1, fds[1], -1, fds[2], said, say)
         user = (-1, None, None, None, 0o022)  # process group, gid, groups, uid: none but what is worn; umask
         pid = _posixsubprocess.fork_exec(
-            argv, places(argv[0], request["env"]), False, (), workspace, variables, *pairs, True, True, *user, None, True
+            argv,
+            places(argv[0], request["env"]),
+            False,
+            (),
+            workspace,
+            variables,
+            *pairs,
+            True,
+            True,
+            *user,
+            None,
+            True,
         )
     finally:
         os.close(say)
