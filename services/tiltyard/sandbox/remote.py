@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import anyio
+import msgspec
 
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
@@ -95,7 +96,7 @@ class RemoteSandbox:
             await self._limit_memory(limits.memory_bytes)
             with anyio.fail_after(limits.wall_s + GRACE_S):
                 fields = await self._ask(self._request(command, entries), partial)
-            return self._execution(fields, limits, partial)
+            return await self._confirmed(self._execution(fields, limits, partial), before, limits)
         except WorkspaceFull as error:
             return Execution(outcome=Outcome.DISK_LIMIT, node=self.node, start_s=self.start_s, detail=str(error))
         except TimeoutError:
@@ -117,6 +118,17 @@ class RemoteSandbox:
             node=self.node,
             detail=detail,
         )
+
+    async def _confirmed(self, execution: Execution, before: Counters, limits: ExecLimits) -> Execution:
+        """Unless the kernel killed a part of the sandbox for memory: then what the agent saw says nothing."""
+        if execution.outcome is Outcome.FINISHED:
+            return execution
+        after = self._cell.counters()
+        if after.oom_kills == before.oom_kills:
+            return execution
+        await self.kill()
+        outcome, detail = attribute_loss(before, after, limits)
+        return msgspec.structs.replace(execution, outcome=outcome, detail=detail, exit_code=None, signal=None)
 
     def _request(self, command: Command, entries: list[archive.Entry]) -> dict[str, Any]:
         limits = command.limits

@@ -75,20 +75,9 @@ def execute(request: "dict[str, Any]", fds: tuple[int, int, int], workspace: str
         variables = [os.fsencode(f"{name}={value}") for name, value in request["env"].items()]
         pairs = (fds[0], -1, -1, fds[1], -1, fds[2], said, say)
         user = (-1, None, None, None, 0o022)  # process group, gid, groups, uid: none but what is worn; umask
-        pid = _posixsubprocess.fork_exec(
-            argv,
-            places(argv[0], request["env"]),
-            False,
-            (),
-            workspace,
-            variables,
-            *pairs,
-            True,
-            True,
-            *user,
-            None,
-            True,
-        )
+        program = (argv, places(argv[0], request["env"]), False, (), workspace, variables)
+        arguments: list[Any] = [*program, *pairs, True, True, *user, None, True]
+        pid = _posixsubprocess.fork_exec(*arguments)
     finally:
         os.close(say)
     failed = os.read(said, 1)
