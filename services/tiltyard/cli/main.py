@@ -18,6 +18,7 @@ from tiltyard.kit.settings import Source, read_source
 
 from .dlq import add_parser as add_dlq
 from .errors import UserError
+from .sandbox import add_parser as add_sandbox
 
 SERVICES = ("sampler", "gateway", "sandbox", "verifier", "aggregator", "trainer", "engine")
 
@@ -122,6 +123,8 @@ def parser() -> argparse.ArgumentParser:
     _config(status)
 
     add_dlq(commands, _config)
+
+    add_sandbox(commands, _config)
 
     report = commands.add_parser("report", help="print the report of a run again")
     report.add_argument("run", nargs="?", metavar="RUN", help="name of the run (default: the configured one)")

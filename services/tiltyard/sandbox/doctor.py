@@ -122,6 +122,12 @@ async def _check(sandbox: Sandbox, probe: _Probe) -> Check:
     return Check(name=probe.name, ok=ok, detail=detail, mend="" if ok else probe.mend)
 
 
+def render(check: Check) -> str:
+    """One finding as a line."""
+    mend = f"; mend: {check.mend}" if check.mend and not check.ok else ""
+    return f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}{mend}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the findings; 0 when all is well."""
     parser = argparse.ArgumentParser(
@@ -134,8 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = SandboxSettings(runsc=options.runsc, home=options.home, platform=options.platform)
     checks = anyio.run(doctor, settings, backend_options={"use_uvloop": True})
     for check in checks:
-        mend = f"; mend: {check.mend}" if check.mend and not check.ok else ""
-        print(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}{mend}")
+        print(render(check))
     return 0 if all(check.ok for check in checks) else 1
 
 

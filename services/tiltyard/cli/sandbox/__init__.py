@@ -1,0 +1,40 @@
+"""`tiltyard sandbox`: check that sandboxes hold on this machine, look at them and act on them.
+
+This module holds the arguments only; what an action does lies in a module of its own, imported when it is called.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ACTIONS = {"doctor": "doctor"}
+"""Action to the module here that has `<action>_main`."""
+AddConfig = Callable[[argparse.ArgumentParser], None]
+
+
+def _doctor(actions: Any) -> None:
+    doctor = actions.add_parser("doctor", help="does the sandbox hold here? judged by behaviour, in about a second")
+    doctor.add_argument("--runsc", type=Path, metavar="PATH", help="judge this runsc instead of the configured one")
+    doctor.add_argument("--platform", default="", metavar="NAME", help="judge on this gVisor platform")
+    doctor.add_argument("--profile", default="python", metavar="NAME", help="judge in this profile's image (python)")
+    doctor.add_argument("--json", action="store_true", help="machine-readable")
+
+
+def add_parser(commands: Any, config: AddConfig) -> None:
+    """The `sandbox` subcommand and its actions."""
+    top = commands.add_parser("sandbox", help="check, list, measure and clean up sandboxes on this machine")
+    actions = top.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _doctor(actions)
+    for action in actions.choices.values():
+        config(action)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run one action."""
+    module = importlib.import_module(f"tiltyard.cli.sandbox.{ACTIONS[arguments.action]}")
+    action: Callable[[argparse.Namespace], int] = getattr(module, f"{arguments.action}_main")
+    return action(arguments)
