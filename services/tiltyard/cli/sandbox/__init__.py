@@ -13,13 +13,14 @@ from typing import Any
 
 ACTIONS = {"doctor": "doctor"}
 """Action to the module here that has `<action>_main`."""
+PLATFORMS = ("systrap", "ptrace", "kvm")
 AddConfig = Callable[[argparse.ArgumentParser], None]
 
 
 def _doctor(actions: Any) -> None:
     doctor = actions.add_parser("doctor", help="does the sandbox hold here? judged by behaviour, in about a second")
     doctor.add_argument("--runsc", type=Path, metavar="PATH", help="judge this runsc instead of the configured one")
-    doctor.add_argument("--platform", default="", metavar="NAME", help="judge on this gVisor platform")
+    doctor.add_argument("--platform", default="", choices=PLATFORMS, metavar="NAME", help="judge on this platform")
     doctor.add_argument("--profile", default="python", metavar="NAME", help="judge in this profile's image (python)")
     doctor.add_argument("--json", action="store_true", help="machine-readable")
 

@@ -10,7 +10,7 @@ import msgspec
 
 from tiltyard.cli.main import source_of
 from tiltyard.kit.settings import section
-from tiltyard.sandbox.doctor import doctor, render
+from tiltyard.sandbox.doctor import doctor, passed, render
 from tiltyard.sandbox.settings import SandboxSettings
 
 
@@ -26,4 +26,4 @@ def doctor_main(arguments: Namespace) -> int:
         sys.stdout.write(msgspec.json.encode(checks).decode() + "\n")
     else:
         sys.stdout.write("".join(render(check) + "\n" for check in checks))
-    return 0 if all(check.ok for check in checks) else 1
+    return 0 if passed(checks) else 1
