@@ -6,12 +6,12 @@ import time
 from collections.abc import AsyncIterator
 
 import anyio
+import msgspec
 import pytest
 
 from tiltyard.sandbox.archive import pack
 from tiltyard.sandbox.backend import ArchiveRefused, Backend, Sandbox, SandboxLost, Want, WorkspaceTooLarge
-from tiltyard.sandbox.gvisor import GVisorBackend
-from tiltyard.sandbox.process import ProcessBackend
+from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.anyio
 SETTINGS = SandboxSettings(allow_untrusted_process=True, workspace_bytes=1 << 20, workspace_entries=50)
 
 
-@pytest.fixture(scope="module", params=["gvisor", "process"])
+@pytest.fixture(scope="module", params=["gvisor", "bubblewrap", "process"])
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
-    opened: Backend = GVisorBackend.open(SETTINGS) if request.param == "gvisor" else ProcessBackend(SETTINGS)
+    opened = open_backend(msgspec.structs.replace(SETTINGS, backend=request.param))
     yield opened
     await opened.close()
     assert opened.leaked == 0

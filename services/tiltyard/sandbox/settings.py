@@ -12,10 +12,10 @@ from tiltyard.kit.ranges import Above0, Positive, Whole
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How untrusted code is run. Limits of one command travel with the command."""
 
-    backend: Literal["gvisor", "process", "null"] = "gvisor"
-    """'gvisor'; 'process', unsafe, needs `allow_untrusted_process`; 'null', which runs nothing."""
+    backend: Literal["gvisor", "bubblewrap", "process", "null"] = "gvisor"
+    """'gvisor'; 'bubblewrap' and 'process' need `allow_untrusted_process`; 'null', which runs nothing."""
     allow_untrusted_process: bool = False
-    """Run code of a model without a sandbox. For tests on throw-away machines only."""
+    """Run code of a model on the host's own kernel. For trusted code and for tests on throw-away machines only."""
     runsc: str = ""
     """Path of runsc; empty: <home>/bin/runsc, then the PATH."""
     platform: Literal["auto", "systrap", "ptrace", "kvm"] = "systrap"
@@ -66,8 +66,9 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Results kept of deterministic grading jobs; 0 for none."""
 
     def __post_init__(self) -> None:
-        if self.backend == "process" and not self.allow_untrusted_process:
+        if self.backend in ("bubblewrap", "process") and not self.allow_untrusted_process:
+            weak = "isolates nothing" if self.backend == "process" else "leaves the host's kernel open to the code"
             raise ValueError(
-                "backend: 'process' isolates nothing; set sandbox.allow_untrusted_process = true where a model's code "
+                f"backend: {self.backend!r} {weak}; set sandbox.allow_untrusted_process = true where a model's code "
                 "may do what it likes with this machine"
             )
