@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 WORN = ("NPROC", "NOFILE", "FSIZE", "CORE")
 """Limits that the agent can wear itself; the time limit would count its own past, and is set on the child."""
 
+_may_raise: "list[bool]" = []
+
 
 def spawn(request: "dict[str, Any]", fds: tuple[int, int, int], workspace: str, uid: int) -> int:
     """Pid of the running program, or 0 when it has to be forked."""
-    if os.getpid() != 1 or not uid or sys.version_info[:2] != (3, 11) or not alone():
+    if os.getpid() != 1 or not uid or sys.version_info[:2] != (3, 11) or not may_raise() or not alone():
         return 0
     import resource
 
@@ -40,6 +42,21 @@ def spawn(request: "dict[str, Any]", fds: tuple[int, int, int], workspace: str, 
     finally:
         for number, pair in own:
             resource.setrlimit(number, pair)
+
+
+def may_raise() -> bool:
+    """Can this process raise a hard limit again? Tried once; in a user namespace of Linux it can't."""
+    if not _may_raise:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard - 1), hard - 1))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            _may_raise.append(True)
+        except ValueError:
+            _may_raise.append(False)
+    return _may_raise[0]
 
 
 def alone() -> bool:
