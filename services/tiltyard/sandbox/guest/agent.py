@@ -120,7 +120,7 @@ class Agent:
         flags = [child.stopped] if child.stopped else []
         left = child.others()
         if child.status != 0 or child.stopped or left:
-            child.peak_processes = max(child.peak_processes, count_processes())
+            child.peak_processes = max(child.peak_processes, count_processes() + left)  # and the main one
         if left:
             flags.append("left")
         if not child.sweep():
