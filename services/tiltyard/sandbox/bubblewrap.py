@@ -20,9 +20,6 @@ import anyio
 import msgspec
 import structlog
 
-from tiltyard_proto.messages import Command, Execution
-from tiltyard_proto.outcomes import Outcome
-
 from . import images, profiles
 from .backend import Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
 from .cell import GVisorCell
@@ -38,18 +35,6 @@ log = structlog.get_logger()
 MIB = 1 << 20
 IDS = "0 0 65536"
 """Users of the namespace: the same numbers inside and outside, without the rights."""
-
-
-class BubblewrapSandbox(RemoteSandbox):
-    """See `backend.Sandbox`. Here the kernel kills a process for memory, not the sandbox."""
-
-    async def run(self, command: Command) -> Execution:
-        before = self._cell.counters().oom_kills
-        found = await super().run(command)
-        if found.outcome not in (Outcome.SIGNALLED, Outcome.NONZERO_EXIT) or self._cell.counters().oom_kills == before:
-            return found
-        detail = f"used more than {command.limits.memory_bytes >> 20} MiB of memory and was killed"
-        return msgspec.structs.replace(found, outcome=Outcome.OUT_OF_MEMORY, detail=detail)
 
 
 class BubblewrapBackend:
@@ -82,7 +67,7 @@ class BubblewrapBackend:
 
     # ------------------------------------------------------------ start
 
-    async def start(self, want: Want) -> BubblewrapSandbox:
+    async def start(self, want: Want) -> RemoteSandbox:
         """See `backend.Backend`."""
         if want.snapshot or want.egress:
             raise StartFailed("bubblewrap has neither snapshots nor a way out; use gvisor")
@@ -105,7 +90,7 @@ class BubblewrapBackend:
             with anyio.CancelScope(shield=True):
                 await cell.destroy()
             raise
-        return BubblewrapSandbox(cell.name, want.profile, channel, cell, self.settings, time.monotonic() - begun)
+        return RemoteSandbox(cell.name, want.profile, channel, cell, self.settings, time.monotonic() - begun)
 
     def _program(self, want: Want, profile: Profile) -> list[str]:
         """bubblewrap's arguments up to the end. Blocks the first time in an image."""
