@@ -19,13 +19,17 @@ import time
 
 from . import preload
 from .files import Refused, Workspace, nearly_full
-from .processes import Child, Supervisor, count_processes, start
+from .processes import Child, Stream, Supervisor, Table, count_processes
+from .start import start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VERSION = b"1"
+    from .kept import Kept
+    from .shell import Shell
+
+VERSION = b"2"
 PYTHONS = ("python", "python3", "/usr/bin/python3")
 
 
@@ -54,11 +58,24 @@ def is_script(argv: list[str]) -> bool:
     return len(argv) > 1 and argv[0] in PYTHONS and argv[1][:1] not in ("-", "")
 
 
+def outputs(child: Child) -> list[bytes]:
+    """The part of each output's head that was not handed out, its tail, its size."""
+    return [part for s in child.streams for part in (s.fresh(), s.end(), b"%d" % s.total)]
+
+
+def numbers(child: Child, wall_us: int) -> list[bytes]:
+    """Wait status, wall and CPU time (microseconds), peak memory (bytes)."""
+    return [b"%d" % number for number in (child.status or 0, wall_us, child.cpu_us, child.peak_bytes)]
+
+
 class Agent:
     """Answers requests until stdin ends."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        self.table = Table()
+        self.kept: Kept | None = None
+        self.shell: Shell | None = None
         self.input, self.output = os.dup(0), os.dup(1)
         null = os.open("/dev/null", os.O_RDWR)
         for number in (0, 1, 2):
@@ -74,8 +91,9 @@ class Agent:
         """Never returns, except in a forked child: the argv of the script to run there."""
         send(self.output, b"hello", VERSION, sys.version.split()[0].encode())
         while True:
-            size = int.from_bytes(read_exactly(self.input, 4), "big")
-            request = marshal.loads(read_exactly(self.input, size))
+            if self.kept is not None:
+                self.idle(self.kept)
+            request = self.frame()
             try:
                 answer = self.answer(request)
                 if answer is None:
@@ -85,39 +103,111 @@ class Agent:
                 answer = (b"refused", str(error).encode())
             except OSError as error:
                 answer = (b"error", b"%d" % (error.errno or 0), str(error).encode())
-            send(self.output, *answer)
+            if answer:
+                send(self.output, *answer)
+
+    def frame(self) -> "dict[str, Any]":
+        """The next request; ends the process at end of file."""
+        request: dict[str, Any] = marshal.loads(
+            read_exactly(self.input, int.from_bytes(read_exactly(self.input, 4), "big"))
+        )
+        return request
+
+    def idle(self, kept: "Kept") -> None:
+        """Drain background commands until a request comes."""
+        from select import POLLIN, poll
+
+        while True:
+            watch = poll()
+            streams = {stream.fd: stream for stream in kept.streams()}
+            for fd in (self.input, *streams):
+                watch.register(fd, POLLIN)
+            for fd, _ in watch.poll():
+                if fd == self.input:
+                    return
+                kept.drain(streams[fd])
 
     def answer(self, request: "dict[str, Any]") -> tuple[bytes, ...] | None:
-        """The answer's fields; None in the forked child of a script."""
+        """The answer's fields, none for what needs no answer; None in the forked child of a script."""
         if request["op"] == "run":
             return self.run(request)
         if request["op"] == "fence":
             preload.reseed()
             return (b"fence", request["token"])
         if request["op"] == "put":
-            self.workspace.put(request["entries"])
+            self.workspace.put(request["entries"], self.uid_of(request))
             return (b"ok",)
         if request["op"] == "get":
             return (b"ok", *self.workspace.get(request["paths"], request["limit"]))
-        return (b"ok", *self.workspace.tree(request["limit"], request["entries"]))
+        if request["op"] == "tree":
+            caps = (request["limit"], request["entries"])
+            return (b"ok", *self.workspace.tree(*caps, request["under"], request["data"]))
+        if request["op"] == "interrupt":  # the command had just ended
+            return ()
+        if request["op"] == "restart":
+            return self.restart()
+        return self.background(request)
+
+    # ------------------------------------------------------------ commands
+
+    def uid_of(self, request: "dict[str, Any]") -> int:
+        """The user a request is for: the policy's (0) or the grader's (1)."""
+        return self.workspace.uid + request["user"] if self.workspace.uid else 0
 
     def run(self, request: "dict[str, Any]") -> tuple[bytes, ...] | None:
-        """Run one command to its end."""
+        """Run one command to its end, or start one that stays."""
         begun = time.monotonic()
-        self.workspace.put(request["entries"])
-        child = start(request, self.workspace.path, self.workspace.uid, is_script(request["argv"]))
+        uid = self.uid_of(request)
+        self.workspace.put(request["entries"], uid)
+        if request["shell"]:
+            return self.run_in_shell(request, uid, begun)
+        given = self.candidate(request) if request["candidate"] else None
+        request["fork"] = request["fork"] and is_script(request["argv"])
+        child = start(request, self.table, self.workspace.path, uid, given)
         if child is None:
             return None
-        Supervisor(child, self.input, self.wake, self.report).run()
+        if request["keep"]:
+            from .kept import Kept
+
+            self.kept = self.kept or Kept(self.table)
+            return (b"kept", b"%d" % self.kept.add(child))
+        Supervisor(child, self).run()
         return self.finish(child, begun)
 
-    def report(self, stream: int, data: bytes) -> None:
-        """Hand out early output, so that the host has it when the sandbox dies."""
-        send(self.output, b"part", b"%d" % stream, data)
+    def candidate(self, request: "dict[str, Any]") -> dict[int, int]:
+        """Start the program under test as the policy's user; the grader's descriptors to talk to it."""
+        self.workspace.protect()
+        (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
+        null = os.open("/dev/null", os.O_WRONLY)
+        wanted = {**request, "argv": request["candidate"], "fork": False, "stdin": b""}
+        start(wanted, self.table, self.workspace.path, self.workspace.uid, {0: theirs_in, 1: theirs_out, 2: null})
+        return {3: ours_out, 4: ours_in}
 
-    def finish(self, child: Child, begun: float) -> tuple[bytes, ...]:
+    def run_in_shell(self, request: "dict[str, Any]", uid: int, begun: float) -> tuple[bytes, ...]:
+        """Run one command in the shell that stays; a new one when there is none."""
+        from .shell import Shell, ShellSupervisor
+
+        if self.shell is None or not self.shell.alive:
+            self.restart()
+            self.shell = Shell(request, self.table, self.workspace.path, uid)
+        child = self.shell.command(request)
+        ShellSupervisor(child, self).run()
+        gone = not self.shell.alive
+        answer = self.finish(child, begun, ["shell"] if gone else [])
+        if gone:
+            self.restart()
+        return answer
+
+    def restart(self) -> tuple[bytes, ...]:
+        """End the shell; the next command in one gets a new one."""
+        if self.shell is not None:
+            self.shell.close()
+            self.shell = None
+        return (b"ok",)
+
+    def finish(self, child: Child, begun: float, flags: list[str] | None = None) -> tuple[bytes, ...]:
         """Sweep, close, and say how it went."""
-        flags = [child.stopped] if child.stopped else []
+        flags = [*(flags or []), child.stopped] if child.stopped else [*(flags or [])]
         left = child.others()
         if child.status != 0 or child.stopped or left:
             child.peak_processes = max(child.peak_processes, count_processes() + left)  # and the main one
@@ -129,13 +219,46 @@ class Agent:
             flags.append("processes")
         if child.status != 0 and (nearly_full(self.workspace.path) or nearly_full("/tmp")):
             flags.append("disk")
-        child.close_stdin()
-        for stream in child.streams:
-            os.close(stream.fd)
+        child.close()
         wall_us = int((time.monotonic() - begun) * 1e6)
-        numbers = (child.status or 0, wall_us, child.cpu_us, child.peak_bytes)
-        outputs = (part for s in child.streams for part in (s.fresh(), s.end(), b"%d" % s.total))
-        return (b"done", ",".join(flags).encode(), *(b"%d" % number for number in numbers), *outputs)
+        return (b"done", ",".join(flags).encode(), *numbers(child, wall_us), *outputs(child))
+
+    # ------------------------------------------------------------ background commands
+
+    def background(self, request: "dict[str, Any]") -> tuple[bytes, ...]:
+        """List, read or signal background commands; refused for a number that there is not."""
+        if request["op"] == "jobs":
+            return (b"ok", *(self.kept.listing() if self.kept else ()))
+        child = self.kept.jobs.get(request["job"]) if self.kept else None
+        if child is None or self.kept is None:
+            raise Refused("job")
+        if request["op"] == "signal":
+            self.kept.signal(child, request["number"])
+            return (b"ok",)
+        self.table.reap()
+        for stream in child.streams:
+            stream.sent = 0
+        flags = child.stopped if child.status is not None else "running"
+        wall_us = int((time.monotonic() - child.begun) * 1e6)
+        return (b"done", flags.encode(), *numbers(child, wall_us), *outputs(child))
+
+    # ------------------------------------------------------------ what a supervisor needs
+
+    def interrupted(self) -> bool:
+        """See `processes.Surroundings`."""
+        return bool(self.frame()["op"] == "interrupt")
+
+    def report(self, stream: int, data: bytes) -> None:
+        """See `processes.Surroundings`."""
+        send(self.output, b"part", b"%d" % stream, data)
+
+    def streams(self) -> list[Stream]:
+        """See `processes.Surroundings`."""
+        return self.kept.streams() if self.kept else []
+
+    def drain(self, stream: Stream) -> bool:
+        """See `processes.Surroundings`."""
+        return self.kept.drain(stream) if self.kept else False
 
 
 def run_script(argv: list[str]) -> int:
