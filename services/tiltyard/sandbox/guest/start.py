@@ -90,4 +90,5 @@ def place(descriptors: dict[int, int]) -> None:
         os.dup2(OPEN_BELOW + index, number)
     wanted = sorted(descriptors)
     for below, above in zip([-1, *wanted], [*wanted, high], strict=True):
-        os.closerange(below + 1, above)
+        if below + 1 < above:  # an empty range would close everything
+            os.closerange(below + 1, above)
