@@ -136,6 +136,17 @@ class Task(Message, frozen=True, kw_only=True, tag="task"):
 # ---------------------------------------------------------------- rollouts
 
 
+class Candidate(_Part, frozen=True, kw_only=True):
+    """A program under test: the grader writes its stdin on descriptor 3 and reads its stdout on descriptor 4.
+
+    It can read neither the grader's files nor its memory and descriptors, and ends with it.
+    """
+
+    argv: tuple[str, ...]
+    files: dict[str, bytes] = {}
+    """Written into the workspace as the policy's."""
+
+
 class Command(_Part, frozen=True, kw_only=True):
     """One execution in a sandbox workspace."""
 
@@ -154,9 +165,8 @@ class Command(_Part, frozen=True, kw_only=True):
     """Answer at once and let it run on; without this nothing that a command started outlives it."""
     user: str = "policy"
     """'policy', or 'grader': another user, whose files and processes the policy's can't touch."""
-    candidate: tuple[str, ...] = ()
-    """For a grader: a program that runs beside it as the policy's user. The grader writes its stdin on descriptor 3
-    and reads its stdout on descriptor 4."""
+    candidate: Candidate | None = None
+    """For a grader: what it tests, running beside it as the policy's user."""
 
 
 class Execution(_Part, frozen=True, kw_only=True):

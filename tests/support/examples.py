@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tiltyard_proto.messages import (
     BlobRef,
+    Candidate,
     ChatMessage,
     Command,
     DeadLetter,
@@ -73,7 +74,7 @@ COMMAND = Command(
     shell=True,
     background=True,
     user="grader",
-    candidate=("python3", "y.py"),
+    candidate=Candidate(argv=("python3", "y.py"), files={"y.py": b"print(3)"}),
 )
 EXECUTION = Execution(
     outcome=Outcome.NONZERO_EXIT,

@@ -79,7 +79,8 @@ async def start(ctx: Context) -> None:
 
 
 async def _expire(worker: Worker) -> None:
-    idle = worker.settings.session_idle_s
+    idle, life = worker.settings.session_idle_s, worker.settings.session_s
     while True:
-        await anyio.sleep(min(30.0, idle / 2))
-        await worker.sessions.expire(worker.clock() - idle)
+        await anyio.sleep(min(30.0, idle / 2, life / 2))
+        now = worker.clock()
+        await worker.sessions.expire(now - idle, now - life)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tiltyard_proto.messages import Command, ExecLimits, Execution
+from tiltyard_proto.messages import Candidate, Command, ExecLimits, Execution
 
 from .archive import Entry
 from .attribution import attribute
@@ -30,11 +30,14 @@ def check(command: Command) -> None:
     """ValueError for a command that can't be run as it is; the text says why."""
     if command.user not in USERS:
         raise ValueError(f"command.user {command.user!r}: expected 'policy' or 'grader'")
+    if command.candidate and command.user != "grader":
+        raise ValueError("command.candidate: only a grader has one")
     if (command.shell or command.background) and (command.stdin or command.candidate):
         raise ValueError("command: in a persistent shell or in the background there is neither stdin nor a candidate")
     if command.shell and command.background:
         raise ValueError("command: either in the persistent shell (which has '&') or in the background")
-    for text in (*command.argv, *command.env, *command.env.values()):
+    programs = (*command.argv, *(command.candidate.argv if command.candidate else ()))
+    for text in (*programs, *command.env, *command.env.values()):
         if "\0" in text:
             raise ValueError("command: an argument or a variable contains a NUL character")
     if any("=" in name or not name for name in command.env):
@@ -65,7 +68,7 @@ def request(command: Command, environment: Mapping[str, str], output_hard: int) 
         "env": {**environment, **command.env},
         "cwd": check_path(command.cwd) if command.cwd else b"",
         "user": USERS[command.user],
-        "candidate": list(command.candidate),
+        "candidate": _candidate(command.candidate),
         "shell": command.shell,
         "keep": command.background,
         "fork": not any(name.startswith(INTERPRETER_VARIABLES) for name in command.env),
@@ -75,6 +78,10 @@ def request(command: Command, environment: Mapping[str, str], output_hard: int) 
         "processes": limits.processes,
         "rlimits": list(rlimits),
     }
+
+
+def _candidate(candidate: Candidate | None) -> tuple[list[str], list[Entry]] | None:
+    return None if candidate is None else (list(candidate.argv), entries_of(candidate.files))
 
 
 def execution(fields: Sequence[bytes], limits: ExecLimits, partial: Partial) -> tuple[Execution, frozenset[str]]:

@@ -54,6 +54,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Disk for them."""
     session_idle_s: Above0 = 600.0
     """A session without a turn for so long is ended; the next turn restores it from its last workspace."""
+    session_s: Above0 = 3600.0
+    """A session that is so old is ended after its turn, however busy it is; the next turn rebuilds it."""
     sessions: Whole = 64
     """Sessions kept alive at a time; the least recently used goes first."""
     workspace_bytes: Positive = 16 << 20

@@ -16,8 +16,8 @@ import anyio
 import msgspec
 
 from tiltyard_proto.flow import Hop
-from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Rollout
-from tiltyard_proto.outcomes import Grade, Outcome, policy_for
+from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Rollout, Turn
+from tiltyard_proto.outcomes import Attribution, Grade, Outcome, policy_for
 
 from . import handler, metrics
 from .archive import contents
@@ -69,7 +69,7 @@ class Worker:
         self, settings: SandboxSettings, pool: Pool, blobs: Blobs, clock: Callable[[], float] = time.time
     ) -> None:
         self.settings, self.pool, self.blobs, self.clock = settings, pool, blobs, clock
-        self.sessions = Sessions(settings.sessions)
+        self.sessions = Sessions(settings.sessions, settings.session_s)
         self.cache = ResultCache(settings.cache_bytes)
 
     # ------------------------------------------------------------ turns
@@ -87,6 +87,8 @@ class Worker:
         kept = False
         try:
             execution, workspace = await self._execute(claimed, command)
+            if workspace is None:
+                execution = msgspec.structs.replace(execution, restarted=True)
             hop = handler.settle(rollout, execution, workspace, self.clock())
             _count("turn", execution)
             if handler.goes_on(rollout, hop) and claimed.sandbox.alive and workspace is not None:
@@ -103,10 +105,25 @@ class Worker:
         sandbox = await self.sessions.take(handler.session_key(rollout), done)
         if sandbox is not None:
             return Claimed(sandbox=sandbox, claim_s=time.monotonic() - begun)
-        environment = rollout.task.environment
-        start_from = handler.start_from(rollout)
-        files = environment.files if start_from is None else {}
-        return await self._fresh(environment.profile, command, start_from, files)
+        plan = handler.rebuild(rollout)
+        if done:
+            metrics.REBUILT.labels(plan.how if plan else "refused").inc()
+        if plan is None:
+            raise Infrastructure(Outcome.SANDBOX_LOST, "the session is gone, and its environment allows no rebuilding")
+        claimed = await self._fresh(rollout.task.environment.profile, command, plan.workspace, plan.files)
+        async with _killed_on_failure(claimed.sandbox):
+            for turn in plan.replay:
+                await self._replay(claimed, turn)
+        return msgspec.structs.replace(claimed, claim_s=time.monotonic() - begun)
+
+    async def _replay(self, claimed: Claimed, turn: Turn) -> None:
+        """Run an earlier turn's command again; Infrastructure unless it does what it did."""
+        assert turn.command is not None
+        assert turn.execution is not None
+        found = await claimed.sandbox.run(turn.command)
+        if not handler.same_ending(found, turn.execution):
+            metrics.REBUILT.labels("differs").inc()
+            raise Infrastructure(Outcome.SANDBOX_LOST, f"the session is gone, and replayed it differs: {found.detail}")
 
     async def _execute(self, claimed: Claimed, command: Command) -> tuple[Execution, BlobRef | None]:
         """Run, and store the workspace when there is one worth carrying on."""
@@ -154,14 +171,17 @@ class Worker:
         if handler.only_looks(job):
             return await self._look(job)
         failure = Infrastructure(Outcome.SANDBOX_LOST, "")
-        for _ in range(TRIES):
+        command = msgspec.structs.replace(job.command, user="grader")
+        owner = "policy" if command.candidate else "grader"
+        for left in reversed(range(TRIES)):
             try:
-                claimed = await self._fresh(job.profile, job.command, job.workspace, {})
+                claimed = await self._fresh(job.profile, command, job.workspace, {}, owner)
             except Infrastructure as error:
                 return Result(execution=Execution(outcome=error.outcome, detail=error.detail))
             try:
-                execution = await self._run(claimed, job.command)
-                if policy_for(execution.outcome).grade is Grade.YES:
+                execution = await self._run(claimed, command)
+                unsure = execution.attribution is Attribution.AMBIGUOUS and left > 0
+                if policy_for(execution.outcome).grade is Grade.YES and not unsure:
                     return Result(execution=execution, files=await self._collect(claimed.sandbox, job))
                 failure = Infrastructure(execution.outcome, execution.detail)
             except SandboxLost as error:
@@ -184,9 +204,14 @@ class Worker:
     # ------------------------------------------------------------ sandboxes
 
     async def _fresh(
-        self, profile: str, command: Command, start_from: BlobRef | None, files: Mapping[str, bytes]
+        self,
+        profile: str,
+        command: Command,
+        start_from: BlobRef | None,
+        files: Mapping[str, bytes],
+        owner: str = "policy",
     ) -> Claimed:
-        """A new sandbox with its workspace in place."""
+        """A new sandbox with its workspace in place, as files of `owner`."""
         begun = time.monotonic()
         archive = await self._load(start_from)
         why = ""
@@ -199,7 +224,7 @@ class Worker:
             async with _killed_on_failure(sandbox):
                 try:
                     if archive:
-                        await sandbox.restore(archive)
+                        await sandbox.restore(archive, user=owner)
                     if files:
                         await sandbox.write(files)
                     return Claimed(sandbox=sandbox, claim_s=time.monotonic() - begun)

@@ -176,10 +176,12 @@ class Agent:
 
     def candidate(self, request: "dict[str, Any]") -> dict[int, int]:
         """Start the program under test as the policy's user; the grader's descriptors to talk to it."""
+        argv, entries = request["candidate"]
+        self.workspace.put(entries, self.workspace.uid)
         self.workspace.protect()
         (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
         null = os.open("/dev/null", os.O_WRONLY)
-        wanted = {**request, "argv": request["candidate"], "fork": False, "stdin": b""}
+        wanted = {**request, "argv": argv, "fork": False, "stdin": b""}
         start(wanted, self.table, self.workspace.path, self.workspace.uid, {0: theirs_in, 1: theirs_out, 2: null})
         return {3: ours_out, 4: ours_in}
 
