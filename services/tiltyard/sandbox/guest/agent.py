@@ -19,7 +19,7 @@ import time
 
 from . import preload
 from .files import Refused, Workspace, nearly_full
-from .processes import Child, Stream, Supervisor, Table, count_processes
+from .processes import Child, Stream, Supervisor, Table, count_processes, read_off
 from .start import start
 
 TYPE_CHECKING = False
@@ -239,6 +239,7 @@ class Agent:
             return (b"ok",)
         self.table.reap()
         for stream in child.streams:
+            read_off(stream)
             stream.sent = 0
         flags = child.stopped if child.status is not None else "running"
         wall_us = int((time.monotonic() - child.begun) * 1e6)

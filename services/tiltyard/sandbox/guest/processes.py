@@ -78,6 +78,14 @@ class Stream:
         return bytes(self.tail[max(0, len(self.tail) - self.tail_cap) :])
 
 
+def read_off(stream: Stream) -> None:
+    """Read what is there; not for ever when more keeps coming."""
+    for _ in range(8):
+        before = stream.total
+        if stream.done or not stream.read() or stream.total == before:
+            return
+
+
 def count_processes() -> int:
     """Processes and threads of user code, dead ones not yet reaped included."""
     count = 0

@@ -12,7 +12,7 @@ import os
 import select
 import time
 
-from .processes import KILL, Child, Stream, Supervisor, Table
+from .processes import KILL, Child, Supervisor, Table, read_off
 from .start import start
 
 TYPE_CHECKING = False
@@ -43,14 +43,6 @@ def cpu_us(pid: int) -> int:
     except OSError:
         return 0
     return sum(int(field) for field in fields[11:15]) * TICK_US
-
-
-def read_off(stream: Stream) -> None:
-    """Read what is there; not for ever when more keeps coming."""
-    for _ in range(8):
-        before = stream.total
-        if not stream.read() or stream.total == before:
-            return
 
 
 class Shell:
