@@ -8,6 +8,9 @@ checks). Left out: archives, which the host packs and unpacks.
 import os
 
 MAX_DEPTH = 32
+PUT_TRIES = 20
+MOVED = (2, 17, 20, 39, 40)
+"""ENOENT, EEXIST, ENOTDIR, ENOTEMPTY, ELOOP: what is there is another thing than a moment ago."""
 DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,21 +60,31 @@ class Workspace:
         return below
 
     def put(self, entries: list[Entry], owner: int) -> None:
-        """Write the entries in order, as files of `owner`."""
-        for kind, mode, path, data in entries:
-            *parents, name = path.split(b"/")
-            parent = self.directory([*parents, name] if kind == "d" else parents, kind != "x", owner)
-            try:
-                if kind == "d":
-                    os.fchmod(parent, mode)
-                    continue
-                remove(parent, name)
-                if kind == "l":
-                    os.symlink(data, name, dir_fd=parent)
-                elif kind == "f":
-                    self._write(parent, name, mode, data, owner)
-            finally:
-                os.close(parent)
+        """Write the entries in order, as files of `owner`. Others may change what is there meanwhile."""
+        for entry in entries:
+            for left in reversed(range(PUT_TRIES)):
+                try:
+                    self._put(entry, owner)
+                    break
+                except OSError as error:
+                    if error.errno not in MOVED or not left:
+                        raise
+
+    def _put(self, entry: Entry, owner: int) -> None:
+        kind, mode, path, data = entry
+        *parents, name = path.split(b"/")
+        parent = self.directory([*parents, name] if kind == "d" else parents, kind != "x", owner)
+        try:
+            if kind == "d":
+                os.fchmod(parent, mode)
+                return
+            remove(parent, name)
+            if kind == "l":
+                os.symlink(data, name, dir_fd=parent)
+            elif kind == "f":
+                self._write(parent, name, mode, data, owner)
+        finally:
+            os.close(parent)
 
     def protect(self) -> None:
         """From now on nobody removes or renames files of others at the top."""
@@ -140,7 +153,11 @@ class Walk:
         if len(names) > self.entries:
             raise Refused("entries")
         for name in sorted(os.fsencode(n) for n in names):
-            self.entry(fd, name, prefix + name, depth)
+            try:
+                self.entry(fd, name, prefix + name, depth)
+            except OSError as error:  # gone, or another thing by now
+                if error.errno not in MOVED:
+                    raise
 
     def entry(self, fd: int, name: bytes, path: bytes, depth: int, top: bool = False) -> None:
         """One entry of the directory `fd`, and what is below it."""
@@ -150,9 +167,9 @@ class Walk:
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         kind, mode = status.st_mode & 0o170000, b"%o" % (status.st_mode & 0o777)
         if kind == 0o040000:
+            below = open_directory(fd, name)
             if not top:
                 self.found += (b"d", mode, path, b"" if self.data else b"0")
-            below = open_directory(fd, name)
             try:
                 self.visit(below, path + b"/", depth - 1)
             finally:
@@ -209,7 +226,7 @@ def read_file(parent: int, name: bytes, limit: int) -> bytes:
     try:
         status = os.fstat(fd)
         if status.st_mode & 0o170000 != 0o100000:
-            raise OSError("not a regular file")
+            raise OSError(40, "not a regular file")
         parts: list[bytes] = []
         left = limit + 1
         while left > 0:
