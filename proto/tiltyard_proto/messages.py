@@ -65,7 +65,7 @@ class ExecLimits(_Part, frozen=True, kw_only=True):
     output_bytes: int = 16 << 10
     """Kept per stream, half head and half tail; the dropped count is reported."""
     open_files: int = 1024
-    """Descriptors of one process."""
+    """Descriptors of one process; the sandbox's own limit (1024) is the most there is."""
 
 
 class RolloutLimits(_Part, frozen=True, kw_only=True):

@@ -32,7 +32,9 @@ def start(
             theirs[number], ours[number] = ends if number == 0 else ends[::-1]
     pid = 0
     if not request["fork"] and not given:
-        pid = spawn(request, (theirs[0], theirs[1], theirs[2]), os.path.join(workspace, os.fsdecode(request["cwd"])), uid)
+        pid = spawn(
+            request, (theirs[0], theirs[1], theirs[2]), os.path.join(workspace, os.fsdecode(request["cwd"])), uid
+        )
     pid = pid or os.fork()
     if pid == 0:
         begin(request, theirs, workspace, uid)
@@ -71,7 +73,11 @@ def become_user(request: "dict[str, Any]", descriptors: dict[int, int], workspac
     os.environ.update(request["env"])
     os.umask(0o022)
     for name, value in request["rlimits"]:
-        resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value + 1 if name == "CPU" else value))
+        number = getattr(resource, "RLIMIT_" + name)
+        most = resource.getrlimit(number)[1]
+        hard = value + 1 if name == "CPU" else value
+        hard = hard if most == resource.RLIM_INFINITY else min(hard, most)
+        resource.setrlimit(number, (min(value, hard), hard))
     if uid:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
