@@ -1,4 +1,4 @@
-"""Files of a session beyond reading and writing: lists, archives of a part, patches; over gVisor and the process."""
+"""Files of a session beyond reading and writing: lists, archives of a part, patches; over all back-ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 SETTINGS = SandboxSettings(allow_untrusted_process=True, workspace_bytes=1 << 20, workspace_entries=50)
 
 
-@pytest.fixture(scope="module", params=["gvisor", "process"])
+@pytest.fixture(scope="module", params=["gvisor", "bubblewrap", "process"])
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     opened = open_named(request.param, SETTINGS)
     yield opened

@@ -1,7 +1,8 @@
-"""Sessions over many commands: the persistent shell and background commands, over gVisor and the plain process."""
+"""Sessions over many commands: the persistent shell and background commands, over every back-end with an agent."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator
 
@@ -10,6 +11,7 @@ import pytest
 from support.sandboxes import bash, open_named, shell
 
 from tiltyard.sandbox.backend import Absent, Backend, Busy, Sandbox, Want
+from tiltyard.sandbox.process import ProcessBackend
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits
 from tiltyard_proto.outcomes import Outcome
@@ -19,7 +21,7 @@ SETTINGS = SandboxSettings(allow_untrusted_process=True, output_hard_bytes=1 << 
 KEPT = Command(argv=(), background=True)
 
 
-@pytest.fixture(scope="module", params=["gvisor", "process"])
+@pytest.fixture(scope="module", params=["gvisor", "bubblewrap", "process"])
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     opened = open_named(request.param, SETTINGS)
     yield opened
@@ -280,3 +282,18 @@ async def test_commands_at_once_wait_in_order(sandbox: Sandbox) -> None:
     assert len(ended) >= 64
     assert len(refused) == 70 - len(ended) > 0
     assert sandbox.alive
+
+
+async def test_the_grader_is_another_user(backend: Backend, sandbox: Sandbox) -> None:
+    """What the grader owns the policy's commands can't change; where users are told apart at all."""
+    grader, policy = Command(argv=(), user="grader"), Command(argv=())
+    await sandbox.write({"theirs": b"1", "d/theirs": b"1"}, user="grader")
+    users = [int((await bash(sandbox, "id -u", each)).stdout) for each in (policy, grader)]
+    if isinstance(backend, ProcessBackend):
+        assert users == [os.getuid()] * 2
+        return
+    assert users == [1000, 1001]
+    assert (
+        await bash(sandbox, "echo 2 > theirs || echo 2 > d/theirs || rm -f d/theirs || touch d/x", policy)
+    ).exit_code == 1
+    assert (await bash(sandbox, "echo 2 > theirs; touch d/x; cat theirs", grader)).stdout == b"2\n"

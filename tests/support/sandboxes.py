@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tiltyard.sandbox.backend import Backend, Sandbox
-from tiltyard.sandbox.gvisor import GVisorBackend
-from tiltyard.sandbox.process import ProcessBackend
+from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 
 
 def open_named(name: str, settings: SandboxSettings) -> Backend:
-    """The back-end 'gvisor' or 'process'."""
-    return GVisorBackend.open(settings) if name == "gvisor" else ProcessBackend(settings)
+    """The back-end of that name."""
+    return open_backend(msgspec.structs.replace(settings, backend=name))
 
 
 async def bash(sandbox: Sandbox, script: str, command: Command | None = None, **limits: float) -> Execution:

@@ -26,6 +26,7 @@ ARGV = ["bash", "--norc", "--noprofile", "--noediting", "-i"]
 BEGIN = "set +H +o history; unset HISTFILE MAILCHECK; export -n PS1 PS2"
 GREET_S = 2.0
 LEAVE_S = 0.3
+CLOSE_S = 1.0
 """Between the rungs of the ladder."""
 TICK_US = 10_000
 
@@ -82,12 +83,19 @@ class Shell:
 
     def close(self) -> None:
         """End the shell and what it started."""
+        deadline = time.monotonic() + CLOSE_S
+        while time.monotonic() < deadline:
+            left = self.members() if self.child.status is not None else [self.child.pid, *self.members()]
+            if not left:
+                break
+            for pid in left:
+                try:
+                    os.kill(pid, KILL)
+                except OSError:
+                    continue
+            time.sleep(0.002)
+            self.table.reap()
         self.table.kept.discard(self.child.pid)
-        self.table.children.pop(self.child.pid, None)
-        try:
-            os.killpg(self.child.pid, KILL)
-        except OSError:
-            pass
         os.close(self.status)
         self.child.close()
 
