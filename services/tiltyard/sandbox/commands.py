@@ -34,6 +34,8 @@ def check(command: Command) -> None:
         raise ValueError("command.candidate: only a grader has one")
     if (command.shell or command.background) and (command.stdin or command.candidate):
         raise ValueError("command: in a persistent shell or in the background there is neither stdin nor a candidate")
+    if command.shell and command.user != "policy":
+        raise ValueError("command: the persistent shell is the policy's")
     if command.shell and command.background:
         raise ValueError("command: either in the persistent shell (which has '&') or in the background")
     programs = (*command.argv, *(command.candidate.argv if command.candidate else ()))

@@ -62,7 +62,10 @@ class Shell:
 
     def _greet(self) -> None:
         """Wait until bash reads commands, and drop what it says about having no terminal."""
-        os.write(self.child.stdin, f"{BEGIN}; echo >&{STATUS_FD}\n".encode())
+        try:
+            os.write(self.child.stdin, f"{BEGIN}; echo >&{STATUS_FD}\n".encode())
+        except OSError:  # there is no bash; its status says so
+            return
         poll = select.poll()
         poll.register(self.status, select.POLLIN)
         deadline = time.monotonic() + GREET_S
