@@ -87,7 +87,7 @@ async def test_the_mend_is_named(tmp_path: Path, settings: SandboxSettings) -> N
     (check,) = await doctor.doctor(msgspec.structs.replace(settings, runsc=str(tmp_path / "none")))
     assert "infra/setup/runsc.sh" in check.detail
     (check,) = await doctor.doctor(msgspec.structs.replace(settings, image={"python": str(tmp_path / "none")}))
-    assert "infra/setup/image.sh python" in check.detail
+    assert "tiltyard sandbox images build python" in check.detail
 
 
 async def test_a_verdict_is_kept_for_the_binary_that_earned_it(settings: SandboxSettings, tmp_path: Path) -> None:

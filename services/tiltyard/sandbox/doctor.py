@@ -111,7 +111,8 @@ def _snapshot_checks(able: probe.Capabilities, tried: Snapshots) -> list[Check]:
 
 def _not_started(error: StartFailed) -> Check:
     said = str(error)  # what is missing is named with its mend already
-    return Check(name="start", ok=False, detail=said, mend="" if "infra/setup" in said else RUNSC)
+    named = "infra/setup" in said or "`tiltyard" in said
+    return Check(name="start", ok=False, detail=said, mend="" if named else RUNSC)
 
 
 def render(check: Check) -> str:

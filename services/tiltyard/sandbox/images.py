@@ -1,8 +1,8 @@
 """Root file systems, and the agent's place in them.
 
-Invariants: an image is read-only to what runs in it and shared by all; the agent's directory is named by the hash of
-its sources, put in once and whole, so that any number of services may do it at the same time. Left out: building
-images (`infra/setup/image.sh`).
+Invariants: an image is named by the digest of its profile's recipe, read-only to what runs in it, shared by all, and
+not collected while a process that found it lives; the agent's directory is named by the hash of its sources, put in
+once and whole, so that any number of services may do it at the same time. Left out: building images (`imaging`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
+from . import profiles
 from .backend import StartFailed
+from .imagestore import Store
 from .settings import SandboxSettings
 
 AGENT_ROOT = "tiltyard"
@@ -29,13 +31,47 @@ def home_of(settings: SandboxSettings) -> Path:
 
 
 def find_image(settings: SandboxSettings, profile: str) -> Path:
-    """The root file system of a profile; StartFailed, with how to build it, when there is none."""
+    """The root file system of a profile, in use from now until this process ends; StartFailed, with how to build it,
+    when there is none."""
     named = settings.image.get(profile)
-    images = home_of(settings) / "images"
-    found = [Path(named)] if named else sorted(images.glob(f"{profile}-*"), key=lambda path: path.stat().st_mtime)
-    if not found or not found[-1].is_dir():
-        raise StartFailed(f"no image for profile {profile!r} in {images}; build it with infra/setup/image.sh {profile}")
-    return found[-1]
+    if named:
+        if not Path(named).is_dir():
+            raise StartFailed(f"no image for profile {profile!r} at {named} (sandbox.image); {_mend(profile)}")
+        return Path(named)
+    try:
+        wanted = profiles.digest(profiles.find(profile, profile_folders(settings)))
+    except profiles.ProfileError as error:
+        raise StartFailed(str(error)) from error
+    store = Store(home_of(settings))
+    found = store.found(profile, wanted)
+    if found is None or not _in_use(store, found):
+        raise StartFailed(f"no image for profile {profile!r} in {store.path}; {_mend(profile)}")
+    return found
+
+
+def _mend(profile: str) -> str:
+    return f"build it with `tiltyard sandbox images build {profile}`"
+
+
+def environment_of(image: Path) -> dict[str, str]:
+    """Variables that an image sets for its commands."""
+    meta = Store(image.parent.parent).meta(image)
+    return meta.environment if meta else {}
+
+
+_held: dict[Path, int] = {}
+
+
+def _in_use(store: Store, image: Path) -> bool:
+    """Keep the image from being collected while this process lives."""
+    if image not in _held:
+        try:
+            _held[image] = store.hold(image)
+        except FileNotFoundError:
+            return False
+        except PermissionError:  # an image of another user, who alone can remove it
+            return True
+    return True
 
 
 def profile_folders(settings: SandboxSettings) -> list[Path]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ACTIONS = {"doctor": "doctor"}
+ACTIONS = {"doctor": "doctor", "images": "images"}
 """Action to the module here that has `<action>_main`."""
 PLATFORMS = ("systrap", "ptrace", "kvm")
 AddConfig = Callable[[argparse.ArgumentParser], None]
@@ -25,6 +25,23 @@ def _doctor(actions: Any) -> None:
     doctor.add_argument("--json", action="store_true", help="machine-readable")
 
 
+def _images(actions: Any, config: AddConfig) -> None:
+    top = actions.add_parser("images", help="list, build and remove the root file systems of sandboxes")
+    what = top.add_subparsers(dest="what", required=True, metavar="WHAT")
+    ls = what.add_parser("ls", help="the images that are here, and the profiles that have none")
+    ls.add_argument("--json", action="store_true", help="machine-readable")
+    build = what.add_parser("build", help="build the images of profiles; prints where they lie")
+    build.add_argument("names", nargs="*", metavar="PROFILE", help="python, shell, node, c, geometry or your own")
+    build.add_argument("--all", action="store_true", help="of every profile")
+    build.add_argument("--again", action="store_true", help="even if it is there already")
+    gc = what.add_parser("gc", help="remove images that no profile names and nobody uses")
+    gc.add_argument("--age", default="7d", metavar="AGE", help="unused for so long: 30m, 6h, 7d (default 7d)")
+    gc.add_argument("--budget", metavar="SIZE", help="also the least recently used while all are larger: 500M, 10G")
+    gc.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    for action in what.choices.values():
+        config(action)
+
+
 def add_parser(commands: Any, config: AddConfig) -> None:
     """The `sandbox` subcommand and its actions."""
     top = commands.add_parser("sandbox", help="check, list, measure and clean up sandboxes on this machine")
@@ -32,6 +49,7 @@ def add_parser(commands: Any, config: AddConfig) -> None:
     _doctor(actions)
     for action in actions.choices.values():
         config(action)
+    _images(actions, config)
 
 
 def main(arguments: argparse.Namespace) -> int:
