@@ -98,6 +98,8 @@ class Environment(_Part, frozen=True, kw_only=True):
     """When the sandbox of a session is lost: 'workspace' goes on from the files of the last turn (a shell's state and
     background processes are gone); 'replay' runs the earlier actions again and goes on if each gives what it gave
     before; 'none' starts a new attempt."""
+    egress: tuple[str, ...] = ()
+    """Hosts that a session may reach through the sandbox's proxy: 'name' (ports 80 and 443) or 'name:port'."""
 
 
 class Verification(_Part, frozen=True, kw_only=True):

@@ -51,6 +51,7 @@ TASK = Task(
         interface="shell",
         profile="alpine",
         files={"a/b.txt": b"\x00\xff"},
+        egress=("pypi.org", "git.example.org:22"),
         limits=LIMITS,
         shell="persistent",
         rebuild="replay",

@@ -101,6 +101,8 @@ class Definition(_Table, frozen=True):
     """For interface 'shell'; see `tiltyard_proto.messages.Environment`."""
     rebuild: Literal["workspace", "replay", "none"] = "workspace"
     """What becomes of a session whose sandbox is lost; see `tiltyard_proto.messages.Environment`."""
+    egress: tuple[str, ...] = ()
+    """Hosts that sessions may reach, each also named by the machine's `sandbox.egress`; grading has no network."""
     generator: str = ""
     """'module:function' yielding `Draft`; or else `data`."""
     data: str = ""

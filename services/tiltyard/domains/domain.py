@@ -111,6 +111,7 @@ class Domain:
                     limits=d.exec_message(),
                     shell=d.shell,
                     rebuild=d.rebuild,
+                    egress=d.egress,
                 ),
                 sampling=d.sampling_message(),
                 limits=d.limits_message(),

@@ -17,6 +17,7 @@ import anyio
 from .backend import LimitBusy, SandboxLost
 from .cgroups import Cgroup, Counters
 from .channel import Channel
+from .network import Network
 from .reaper import reap
 
 
@@ -30,6 +31,7 @@ class GVisorCell:
         self.memory = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.channel: Channel | None = None
+        self.network = Network()
 
     def set_memory(self, size: int) -> None:
         if size == self.memory:
@@ -58,5 +60,6 @@ class GVisorCell:
             self.process.kill()
             self.process.wait()
             reap(family - {self.process.pid})
+        self.network.close()
         shutil.rmtree(self.path, ignore_errors=True)
         return gone and not self.path.exists()

@@ -2,9 +2,9 @@
 
 Invariants: nothing of a sandbox outlives the service: the launcher gets SIGKILL with the thread that started it (the
 event loop's, which lives as long as the service), the agent ends when its stdin ends, and a later start sweeps what
-is left. The root is read-only, every tmpfs has a size, there is no network, and the environment holds nothing of the
-host. A snapshot that can't be used costs a cold start, never a failure; what is restored answers a fresh token before
-it is used. Left out: rootless operation.
+is left. The root is read-only, every tmpfs has a size, there is no network (or one with a proxy alone, see `network`)
+and the environment holds nothing of the host. A snapshot that can't be used costs a cold start, never a failure; what
+is restored answers a fresh token before it is used. Left out: rootless operation.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from .cgroups import CgroupError, Limits, Tree
 from .channel import Channel, connect
 from .instance import Instance, reconcile
 from .launch import UID, Runsc, environment, spec
+from .network import Networks
 from .profiles import Profile
-from .remote import ENVIRONMENT, RemoteSandbox
+from .remote import ENVIRONMENT, RemoteSandbox, variables_of
 from .settings import SandboxSettings
 from .snapshots import Branches, Store, key_of
 
@@ -47,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     want: Want
     profile: Profile
     bundle: Path
+    environment: dict[str, str]
+    """Variables of every command."""
     key: str = ""
     """Names the snapshot they are restored from; empty: they start cold."""
 
@@ -61,6 +64,7 @@ class GVisorBackend:
         self.leaked = 0
         self.profiles = profiles.load(images.profile_folders(settings))
         self.store = Store(images.home_of(settings) / "snapshots", settings.snapshot_bytes)
+        self.networks = Networks(settings)
         self.branches = Branches(instance.path / "branches", settings.branches, settings.branch_bytes)
         self._live: dict[str, tuple[GVisorCell, Plan]] = {}
         self._plans: dict[Want, Plan] = {}
@@ -134,7 +138,10 @@ class GVisorBackend:
             with anyio.CancelScope(shield=True):
                 await cell.destroy()
             raise
-        return RemoteSandbox(cell.name, plan.want.profile, channel, cell, self.settings, time.monotonic() - begun)
+        took = time.monotonic() - begun
+        sandbox = RemoteSandbox(cell.name, plan.want.profile, channel, cell, self.settings, took)
+        sandbox.environment = {**plan.environment, **cell.network.environment}
+        return sandbox
 
     def _cell(self, plan: Plan) -> GVisorCell:
         self._count += 1
@@ -148,6 +155,7 @@ class GVisorBackend:
     async def _launch(self, cell: GVisorCell, plan: Plan, image: Path | None) -> Channel:
         settings = self.settings
         cell.path.mkdir(mode=0o700)
+        cell.network = await anyio.to_thread.run_sync(self.networks.attach, plan.want.egress)
         limits = Limits(memory_bytes=256 * MIB + cell.extra, pids=settings.host_pids, cpus=plan.profile.cpus)
         cell.group.create(limits)
         cell.process = self._spawn(cell, plan, image)
@@ -157,11 +165,13 @@ class GVisorBackend:
 
     def _spawn(self, cell: GVisorCell, plan: Plan, image: Path | None) -> subprocess.Popen[bytes]:
         """Start the launcher. From this thread on purpose: the parent-death signal is tied to it."""
-        runsc, entries, name = self._runsc(), cell.group.entries, self._name(cell)
+        network, entries, name = cell.network, cell.group.entries, self._name(cell)
+        runsc = Runsc(path=self.runsc, platform=self.platform, network=network.kind, before=network.launcher())
+        bundle = network.bundle(plan.bundle, cell.path)
         if image is None:
-            command = runsc.run(cell.path, entries, plan.bundle, name)
+            command = runsc.run(cell.path, entries, bundle, name)
         else:
-            command = runsc.restore(cell.path, entries, plan.bundle, image, name)
+            command = runsc.restore(cell.path, entries, bundle, image, name)
         with (cell.path / "stderr").open("wb") as stderr:
             return subprocess.Popen(
                 command,
@@ -198,13 +208,14 @@ class GVisorBackend:
         bundle = self.instance.path / f"bundle-{len(self._plans)}-{secrets.token_hex(2)}"
         bundle.mkdir()
         (bundle / "config.json").write_text(json.dumps(said))
+        variables = variables_of(images.environment_of(image), profile.environment)
         if not profile.preload or profile.snapshot == "never" or want.egress:
-            return Plan(want=want, profile=profile, bundle=bundle)
+            return Plan(want=want, profile=profile, bundle=bundle, environment=variables)
         with open(self.runsc, "rb") as file:
             binary = hashlib.file_digest(file, "sha256").hexdigest()
         status = image.stat()
         key = key_of(binary, self._runsc().flags, said, str(image.resolve()), status.st_ino, os.uname().release)
-        return Plan(want=want, profile=profile, bundle=bundle, key=key)
+        return Plan(want=want, profile=profile, bundle=bundle, environment=variables, key=key)
 
     # ------------------------------------------------------------ snapshots
 
@@ -257,6 +268,8 @@ class GVisorBackend:
         if sandbox.id not in self._live or not isinstance(sandbox, RemoteSandbox):
             raise SandboxLost(f"sandbox {sandbox.id} is gone")
         _, plan = self._live[sandbox.id]
+        if plan.want.egress:
+            raise SnapshotFailed("a sandbox that may reach hosts can't be branched: its connections can't be doubled")
         name, made = self.branches.place()
         try:
             async with sandbox.paused():
@@ -289,6 +302,7 @@ class GVisorBackend:
             async with anyio.create_task_group() as tasks:
                 for cell, _ in list(self._live.values()):
                     tasks.start_soon(cell.destroy)
+            await anyio.to_thread.run_sync(self.networks.close)
             await anyio.to_thread.run_sync(self.instance.close)
 
 

@@ -40,13 +40,16 @@ class Runsc(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     platform: str
+    network: str = "none"
+    before: tuple[str, ...] = ()
+    """What leads to runsc from the sandbox's network; see `network.Network.launcher`."""
 
     @property
     def flags(self) -> list[str]:
         """The flags that a snapshot is bound to."""
         return [
             f"--platform={self.platform}",
-            "--network=none",
+            f"--network={self.network}",
             "--net-raw=false",
             "--ignore-cgroups",
             "--overlay2=none",
@@ -54,11 +57,12 @@ class Runsc(msgspec.Struct, frozen=True, kw_only=True):
 
     def run(self, root: Path, entries: Iterable[Path], bundle: Path, name: str) -> list[str]:
         """Start the sandbox `name`, attached, in the groups whose `entries` these are. `root`: state directory."""
-        return [*_entering(entries), self.path, "--root", str(root), *self.flags, "run", "--bundle", str(bundle), name]
+        start = [*_entering(entries), *self.before, self.path, "--root", str(root), *self.flags]
+        return [*start, "run", "--bundle", str(bundle), name]
 
     def restore(self, root: Path, entries: Iterable[Path], bundle: Path, image: Path, name: str) -> list[str]:
         """Start it from a snapshot."""
-        start = [*_entering(entries), self.path, "--root", str(root), *self.flags]
+        start = [*_entering(entries), *self.before, self.path, "--root", str(root), *self.flags]
         return [*start, "restore", "--image-path", str(image), "--bundle", str(bundle), name]
 
     def checkpoint(self, root: Path, image: Path, name: str, *, leave_running: bool) -> list[str]:

@@ -62,6 +62,8 @@ class ProcessBackend:
         self._count = 0
 
     async def start(self, want: Want) -> RemoteSandbox:
+        if want.egress:
+            raise StartFailed("back-end 'process' has no proxy to reach hosts through; use gvisor")
         begun = time.monotonic()
         self._count += 1
         name = f"p{self._count}"

@@ -9,7 +9,7 @@ sandbox unusable, since what is inside is unknown; partial output survives the s
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -50,6 +50,12 @@ ENVIRONMENT = {
 }
 
 
+def variables_of(image: Mapping[str, str], profile: Mapping[str, str]) -> dict[str, str]:
+    """Variables of every command: ours, with the search path that the image has, and what the profile says."""
+    path = {"PATH": image["PATH"]} if image.get("PATH") else {}
+    return {**image, **ENVIRONMENT, **path, **profile}
+
+
 class Cell(Protocol):
     """What holds the processes of one sandbox."""
 
@@ -67,6 +73,8 @@ class RemoteSandbox(Files):
         self.id, self.profile, self.start_s = name, profile, start_s
         self.node = socket.gethostname()
         self._channel, self._cell, self._settings = channel, cell, settings
+        self.environment: Mapping[str, str] = ENVIRONMENT
+        """Variables of every command."""
         self._usable, self._killed = True, False
         self._lock = anyio.Lock()
         self._waiting, self._kept = 0, 0
@@ -79,7 +87,7 @@ class RemoteSandbox(Files):
     # ------------------------------------------------------------ commands
 
     async def run(self, command: Command) -> Execution:
-        request = commands.request(command, ENVIRONMENT, self._settings.output_hard_bytes)
+        request = commands.request(command, self.environment, self._settings.output_hard_bytes)
         if command.background and self._kept >= BACKGROUND:
             raise Busy(f"sandbox {self.id} has {BACKGROUND} background commands")
         async with self._turn():

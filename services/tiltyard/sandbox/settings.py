@@ -8,6 +8,8 @@ import msgspec
 
 from tiltyard.kit.ranges import Above0, Positive, Whole
 
+from .egress.rules import parse
+
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How untrusted code is run. Limits of one command travel with the command."""
@@ -25,7 +27,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     profiles: str = ""
     """Directory of profiles (TOML files) that add to the shipped ones, or replace them by name."""
     image: dict[str, str] = {}
-    """Root file system per profile; a profile without one uses the newest <home>/images/<profile>-*."""
+    """Root file system per profile, instead of the one that its recipe names in <home>/images."""
     pool: dict[str, Whole] = msgspec.field(default_factory=lambda: {"python": 8})
     """Idle sandboxes kept ready at least, per profile, whatever the profile says. Each takes about 22 MiB."""
     pool_most: Positive = 48
@@ -42,6 +44,12 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Messages handled at a time."""
     fair: bool = True
     """Evaluations first, then domains by fair shares; otherwise in the order of arrival. The same in all sandboxes."""
+    egress: tuple[str, ...] = ()
+    """Hosts that tasks may ask to reach: 'name' (ports 80 and 443), 'name:port', an address. Empty: none at all."""
+    egress_bytes: Positive = 256 << 20
+    """Most bytes that may pass between one sandbox and the hosts that it may reach."""
+    egress_connections: Positive = 16
+    """Most connections of one sandbox at a time."""
     host_pids: Positive = 1024
     """Back-stop on the sandbox's threads on the host; processes inside are limited by the command."""
     start_s: Above0 = 30.0
@@ -68,6 +76,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Results kept of deterministic grading jobs; 0 for none."""
 
     def __post_init__(self) -> None:
+        parse(self.egress)
         if self.backend in ("bubblewrap", "process") and not self.allow_untrusted_process:
             weak = "isolates nothing" if self.backend == "process" else "leaves the host's kernel open to the code"
             raise ValueError(

@@ -32,6 +32,7 @@ from .backend import (
     WorkspaceTooLarge,
 )
 from .cache import Result, ResultCache, key_of
+from .egress import rules
 from .pool import Pool
 from .sessions import Sessions
 from .settings import SandboxSettings
@@ -71,12 +72,14 @@ class Worker:
         self.settings, self.pool, self.blobs, self.clock = settings, pool, blobs, clock
         self.sessions = Sessions(settings.sessions, settings.session_s)
         self.cache = ResultCache(settings.cache_bytes)
+        self._egress = rules.parse(settings.egress)
 
     # ------------------------------------------------------------ turns
 
     async def turn(self, rollout: Rollout) -> Hop:
         """Run the last turn's command. BadMessage when there is none or it names impossible files."""
         handler.check(rollout)
+        self._check_egress(rollout.task.environment.egress)
         command = rollout.turns[-1].command
         assert command is not None
         key, done = handler.session_key(rollout), len(rollout.turns) - 1
@@ -100,6 +103,12 @@ class Worker:
                 with anyio.CancelScope(shield=True):
                     await claimed.sandbox.kill()
 
+    def _check_egress(self, hosts: tuple[str, ...]) -> None:
+        """BadMessage for a task that asks for hosts beyond those that this machine allows."""
+        beyond = rules.beyond_of(self._egress, rules.parse(hosts))
+        if beyond:
+            raise handler.BadMessage(f"egress: {', '.join(beyond)}: not among the hosts of sandbox.egress")
+
     async def _session(self, rollout: Rollout, command: Command, done: int) -> Claimed:
         begun = time.monotonic()
         sandbox = await self.sessions.take(handler.session_key(rollout), done)
@@ -110,7 +119,8 @@ class Worker:
             metrics.REBUILT.labels(plan.how if plan else "refused").inc()
         if plan is None:
             raise Infrastructure(Outcome.SANDBOX_LOST, "the session is gone, and its environment allows no rebuilding")
-        claimed = await self._fresh(rollout.task.environment.profile, command, plan.workspace, plan.files)
+        environment = rollout.task.environment
+        claimed = await self._fresh(environment.profile, command, plan.workspace, plan.files, egress=environment.egress)
         async with _killed_on_failure(claimed.sandbox):
             for turn in plan.replay:
                 await self._replay(claimed, turn)
@@ -210,14 +220,16 @@ class Worker:
         start_from: BlobRef | None,
         files: Mapping[str, bytes],
         owner: str = "policy",
+        egress: tuple[str, ...] = (),
     ) -> Claimed:
         """A new sandbox with its workspace in place, as files of `owner`."""
         begun = time.monotonic()
         archive = await self._load(start_from)
+        want = Want(profile=profile, disk_bytes=command.limits.disk_bytes, egress=egress)
         why = ""
         for _ in range(TRIES):
             try:
-                sandbox = await self.pool.claim(Want(profile=profile, disk_bytes=command.limits.disk_bytes))
+                sandbox = await self.pool.claim(want)
             except StartFailed as error:
                 why = str(error)
                 continue
