@@ -138,6 +138,34 @@ print(os.getcwd() in sys.path, sys.stdin.read(), exit.__class__.__name__)
     assert second == "True typed Quitter"
 
 
+@pytest.mark.parametrize(
+    ("code", "arguments", "status", "stdout", "stderr"),
+    [
+        (
+            "import sys; print(sys.argv, sys.path[0] == '', __name__)",
+            ("a", "-b"),
+            0,
+            "['-c', 'a', '-b'] True __main__\n",
+            "",
+        ),
+        ("print('__file__' in globals(), 'guest' in str(globals()))", (), 0, "False False\n", ""),
+        ("import neighbour; print(neighbour.answer)", (), 0, "41\n", ""),
+        ("1 / 0", (), 1, "", 'File "<string>", line 1, in <module>\nZeroDivisionError'),
+        ("def f(:", (), 1, "", "SyntaxError"),
+        ("print('é'); import sys; sys.exit('reason')", (), 1, "é\n", "reason\n"),
+    ],
+)
+async def test_code_on_the_command_line(
+    sandbox: Sandbox, code: str, arguments: tuple[str, ...], status: int, stdout: str, stderr: str
+) -> None:
+    """`python3 -c` behaves as in a fresh interpreter: arguments, path, names, exit status and traceback."""
+    await sandbox.write({"neighbour.py": b"answer = 41\n"})
+    found = await sandbox.run(Command(argv=("python3", "-c", code, *arguments)))
+    assert (found.exit_code, found.stdout.decode()) == (status, stdout)
+    assert stderr in found.stderr.decode()
+    assert "agent" not in found.stderr.decode()
+
+
 async def test_script_imports_its_neighbours(sandbox: Sandbox) -> None:
     """A script imports modules that lie beside it, also when their names are those of the agent's parts."""
     await sandbox.write({"files.py": b"answer = 41\n", "agent.py": b"step = 1\n"})

@@ -1,8 +1,8 @@
 """PID 1 of a sandbox: runs commands and moves files, told by frames on stdin, answering on stdout.
 
 It is compiled into the image and imports only what the interpreter has built in, since every import costs CPU in every
-sandbox, and what the profile asks for. `python3 script.py` runs in a fork of this interpreter instead of a fresh one
-(same `__main__`, `sys.argv`, `sys.path`, exit status and traceback). End of file on stdin ends the sandbox.
+sandbox, and what the profile asks for. `python3 script.py` and `python3 -c` run in a fork of this interpreter, not in
+a fresh one (same `__main__`, `sys.argv`, `sys.path`, exit status and traceback). End of file on stdin ends the sandbox.
 
 A request is a marshalled dict from the trusted side. An answer is a list of byte strings, which the host must not
 trust. Left out: what an ending means.
@@ -54,8 +54,10 @@ def send(fd: int, *fields: bytes) -> None:
 
 
 def is_script(argv: list[str]) -> bool:
-    """Is this a plain `python3 script.py ...`?"""
-    return len(argv) > 1 and argv[0] in PYTHONS and argv[1][:1] not in ("-", "")
+    """Is this a plain `python3 script.py ...` or `python3 -c code ...`?"""
+    if len(argv) < 2 or argv[0] not in PYTHONS:
+        return False
+    return argv[1][:1] not in ("-", "") or (argv[1] == "-c" and len(argv) > 2)
 
 
 def outputs(child: Child) -> list[bytes]:
@@ -265,30 +267,43 @@ class Agent:
 
 
 def run_script(argv: list[str]) -> int:
-    """What `python3 script.py` does, in this forked interpreter; the exit status."""
-    path = argv[1]
-    if preload.shadowed(os.path.dirname(os.path.abspath(path))):
+    """What `python3 script.py` or `python3 -c code` does, in this forked interpreter; the exit status."""
+    path = None if argv[1] == "-c" else argv[1]
+    folder = "" if path is None else os.path.dirname(os.path.abspath(path))
+    if preload.shadowed(folder or "."):
         os.execvpe(argv[0], argv, os.environ)
-    sys.argv = argv[1:]
+    sys.argv = argv[1:] if path else ["-c", *argv[3:]]
     sys.orig_argv = argv
-    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    sys.path[0] = folder
     sys.dont_write_bytecode = True
     for name in [name for name in sys.modules if name.split(".")[0] == "guest"]:
         del sys.modules[name]
     main = type(sys)("__main__")
-    main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None, __annotations__={})
+    main.__dict__.update(__builtins__=__builtins__, __annotations__={})
+    if path is not None:
+        main.__dict__.update(__file__=path, __cached__=None)
     sys.modules["__main__"] = main
     gc.enable()
     preload.reseed()
     try:
-        with open(path, "rb") as file:
-            source = file.read()
+        source = argv[2].encode("utf-8", "surrogateescape") if path is None else read_source(path)
     except OSError as error:
-        where = os.path.abspath(path)
+        where = os.path.abspath(argv[1])
         sys.stderr.write(f"python3: can't open file {where!r}: [Errno {error.errno}] {error.strerror}\n")
         return 2
+    return execute(source, path or "<string>", main.__dict__)
+
+
+def read_source(path: str) -> bytes:
+    """A script's bytes."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def execute(source: bytes, name: str, scope: "dict[str, Any]") -> int:
+    """Run a program in the scope of its `__main__`; the exit status."""
     try:
-        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+        exec(compile(source, name, "exec", dont_inherit=True), scope)
     except SystemExit as error:
         return exit_status(error.code)
     except BaseException as error:  # shown as the interpreter would, without our own frame
