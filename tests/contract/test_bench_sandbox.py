@@ -33,7 +33,7 @@ def test_the_bench_in_small(tmp_path: Path) -> None:
     assert all(set(row) == {"measure", "value", "unit", "target", "holds"} for row in rows)
     assert all(measure in done.stdout for measure in found)
     targets = [row for row in rows if row["target"]]
-    assert len(targets) == 15
+    assert len(targets) == 16
     for start in ("idle sandbox, of", "left of them", "sandboxes leaked", "cold start to an answering agent, CPU"):
         (row,) = [row for measure, row in found.items() if measure.startswith(start)]
         assert row["holds"], row
