@@ -17,6 +17,7 @@ from pathlib import Path
 
 from . import profiles
 from .backend import StartFailed
+from .guest import enter
 from .imagestore import Store
 from .settings import SandboxSettings
 
@@ -114,6 +115,8 @@ def install_agent(image: Path) -> str:
             guest.mkdir(parents=True)
             for name, source in sources.items():
                 (guest / name).write_bytes(source)
+            (guest / "enter").write_bytes(enter.program())
+            (guest / "enter").chmod(0o755)
             _compile(image, f"/{AGENT_ROOT}/{Path(work).name}/whole")
             guest.parent.chmod(0o755)
             try:
