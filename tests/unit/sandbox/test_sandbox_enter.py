@@ -28,7 +28,7 @@ def program() -> Iterator[str]:
         yield str(path)
 
 
-@pytest.mark.skipif(platform.machine() != enter.MACHINE, reason=f"only for {enter.MACHINE}")
+@pytest.mark.skipif(platform.machine() != spawn.MACHINE, reason=f"only for {spawn.MACHINE}")
 def test_it_becomes_the_user_then_the_program(program: str) -> None:
     """User, group and groups are the given one, no capability is left, arguments and environment arrive."""
     argv = ["1000", "/bin/sh", "sh", "-c", LOOK, "name", "argument"]
@@ -37,7 +37,7 @@ def test_it_becomes_the_user_then_the_program(program: str) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.skipif(platform.machine() != enter.MACHINE, reason=f"only for {enter.MACHINE}")
+@pytest.mark.skipif(platform.machine() != spawn.MACHINE, reason=f"only for {spawn.MACHINE}")
 @pytest.mark.parametrize(
     "argv", [["0", "/bin/true", "true"], ["", "/bin/true", "true"], ["1000", "/no/such", "x"], ["1000"], ["x"]]
 )

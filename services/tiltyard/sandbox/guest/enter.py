@@ -5,12 +5,11 @@
 
 It is 240 bytes of machine code without a library, so that gVisor starts it in under a millisecond, where `setpriv`
 takes seven. Invariants: user 0 is refused, every step must succeed, and any failure ends with status 127. Only for
-x86-64; elsewhere there is none, and the agent forks.
+x86-64; elsewhere it can't be used, and the agent forks. Made on the host; the agent doesn't import this.
 """
 
 import struct
 
-MACHINE = "x86_64"
 CODE = (
     ("48 8b 74 24 08", "mov rsi, [rsp+8]       ; argv[0]"),
     ("31 db", "xor ebx, ebx"),

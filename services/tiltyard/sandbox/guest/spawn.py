@@ -10,13 +10,13 @@ and the caller forks: scripts with an interpreter line, what is not there, other
 import os
 import sys
 
-from . import enter
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 ENTER = os.path.join(os.path.dirname(__file__), "enter")
+MACHINE = "x86_64"
+"""What `enter` is made for."""
 WORN = ("NPROC", "NOFILE", "FSIZE", "CORE")
 """Limits that the agent can wear itself; the time limit would count its own past, and is set on the child."""
 
@@ -50,7 +50,7 @@ def spawn(request: "dict[str, Any]", fds: tuple[int, int, int], folder: str, uid
 def able() -> bool:
     """Can it be done here at all? Tried once."""
     if not _able:
-        known = os.getpid() == 1 and sys.version_info[:2] == (3, 11) and os.uname().machine == enter.MACHINE
+        known = os.getpid() == 1 and sys.version_info[:2] == (3, 11) and os.uname().machine == MACHINE
         _able.append(known and os.access(ENTER, os.X_OK) and may_raise())
     return _able[0]
 
