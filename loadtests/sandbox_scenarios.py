@@ -51,9 +51,9 @@ async def claims(backend: GVisorBackend, account: Accounts, rounds: int, paused:
         for _ in range(rounds):
             while len(shelf.idle) < max(16, shelf.target) or shelf.starting:  # noqa: ASYNC110  (nobody announces it)
                 await anyio.sleep(0.02)
-            pool.paused = paused
+            pool.may_refill = lambda _: not paused
             claimed = [await samples.of(claim) for _ in range(16)]
-            pool.paused = False
+            pool.may_refill = lambda _: True
             for sandbox in claimed:
                 await sandbox.kill()
         stop.set()

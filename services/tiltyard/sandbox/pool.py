@@ -51,8 +51,8 @@ class Pool:
         self.backend, self.settings, self.clock = backend, settings, clock
         self.problem: str | None = None
         """Why the last start failed; None when it worked."""
-        self.paused = False
-        """No refills for now (the back-end's breaker)."""
+        self.may_refill: Callable[[str], bool] = lambda _: True
+        """Asked before a sandbox of a profile is started for the pool; a claim starts its own without asking."""
         self.profiles = profiles.load(images.profile_folders(settings))
         self.shelves: dict[Want, Shelf] = {}
         self._starts = anyio.Semaphore(settings.starts)
@@ -121,9 +121,10 @@ class Pool:
                     self.aim()
                     for shelf in list(self.shelves.values()):
                         await self._shrink(shelf)
-                        for _ in range(0 if self.paused else shelf.target - len(shelf.idle) - shelf.starting):
-                            shelf.starting += 1
-                            tasks.start_soon(self._refill, shelf)
+                        if self.may_refill(shelf.want.profile):
+                            for _ in range(shelf.target - len(shelf.idle) - shelf.starting):
+                                shelf.starting += 1
+                                tasks.start_soon(self._refill, shelf)
                     with anyio.move_on_after(TICK_S):
                         await self._changed.wait()
                 tasks.cancel_scope.cancel()

@@ -135,14 +135,14 @@ async def test_starts_are_bounded_and_claims_go_before_refills(tasks: TaskGroup)
     stop.set()
 
 
-async def test_a_pause_stops_refills(tasks: TaskGroup) -> None:
-    """While the pool is paused nothing is started but what is claimed."""
+async def test_a_breaker_stops_refills(tasks: TaskGroup) -> None:
+    """While refills of a profile are refused nothing of it is started but what is claimed."""
     backend, stop = Counting(), anyio.Event()
     pool = Pool(backend, SETTINGS)
-    pool.paused = True
+    pool.may_refill = lambda profile: profile != "python"
     tasks.start_soon(pool.serve, stop)
     await pool.claim(Want())
     assert len(backend.made) == 1
-    pool.paused = False
+    pool.may_refill = lambda profile: True
     await until(lambda: len(pool.shelves[Want()].idle) >= 2)
     stop.set()
