@@ -57,7 +57,8 @@ def begin(request: "dict[str, Any]", theirs: dict[int, int], workspace: str, uid
             _signal.signal(number, _signal.SIG_DFL)
         os.execvpe(request["argv"][0], request["argv"], request["env"])
     except OSError as error:
-        os.write(2, f"{error.filename or request['argv'][0]}: {error.strerror}\n".encode())
+        what = error.filename if isinstance(error.filename, str) else request["argv"][0]
+        os.write(2, f"{what}: {error.strerror}\n".encode())
     os._exit(127)
 
 
