@@ -46,18 +46,19 @@ def python_layer(image: Path, path: Path) -> bytes:
     def kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if any(part in LEFT_OUT for part in member.name.split("/")) else member
 
-    binary = image / "usr/bin/python3.11"
-    listed = subprocess.run(
-        ["chroot", str(image), "ldd", "/usr/bin/python3.11"], capture_output=True, text=True, check=True
-    )
-    libraries = [word for word in listed.stdout.split() if word.startswith("/")]
     with tarfile.open(path, "w", dereference=True) as archive:
-        archive.add(binary, "usr/local/bin/python3")
+        add_program(archive, image, "/usr/bin/python3.11", "usr/local/bin/python3")
         archive.add(image / "usr/lib/python3.11", "usr/local/lib/python3.11", filter=kept)
-        for library in libraries:
-            archive.add((image / library.lstrip("/")).resolve(), library.lstrip("/"))
-        archive.add(image / "usr/bin/dash", "bin/sh")
+        add_program(archive, image, "/usr/bin/dash", "bin/sh")
     return path.read_bytes()
+
+
+def add_program(archive: tarfile.TarFile, image: Path, program: str, name: str) -> None:
+    """Add a program of an image and the libraries it needs."""
+    listed = subprocess.run(["chroot", str(image), "ldd", program], capture_output=True, text=True, check=True)
+    archive.add(image / program.lstrip("/"), name)
+    for library in (word for word in listed.stdout.split() if word.startswith("/")):
+        archive.add((image / library.lstrip("/")).resolve(), library.lstrip("/"))
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,36 @@ async def test_an_oci_image_becomes_a_sandbox(layout: Layout, wheels: Path, tmp_
         assert found.stdout == b"42 /usr/local/bin/python3 dark green\n", found.stderr
         found = await sandbox.run(Command(argv=("sh", "-c", "cd /tmp && echo $SHADE")))
         assert found.stdout == b"dark\n"
+    finally:
+        await backend.close()
+
+
+@pytest.mark.timeout(180)
+async def test_an_image_without_python_is_lent_one(tmp_path: Path) -> None:
+    """The agent works in an image that has a shell and nothing else; commands there find no Python."""
+    found = images.find_image(SandboxSettings(), "python")
+    folder, home, layout = tmp_path / "profiles", tmp_path / "home", Layout(tmp_path / "layout")
+    with tarfile.open(tmp_path / "layer.tar", "w", dereference=True) as archive:
+        add_program(archive, found, "/usr/bin/dash", "bin/sh")
+    layout.index(layout.image([(tmp_path / "layer.tar").read_bytes()]))
+    folder.mkdir()
+    text = f'name = "bare"\ndescription = "a shell"\n[image]\noci = "{layout.path}"\nprobes = [["sh", "-c", "true"]]\n'
+    (folder / "bare.toml").write_text(text)
+    profile = profiles.load([folder])["bare"]
+    with pytest.raises(BuildFailed, match="build the profile 'python' first"):
+        await anyio.to_thread.run_sync(build, profile, home)
+    (home / "images" / found.name).symlink_to(found)
+    await anyio.to_thread.run_sync(build, profile, home)
+    settings = SandboxSettings(home=str(home), profiles=str(folder), runsc=images.find_runsc(SandboxSettings()))
+    backend = GVisorBackend.open(settings)
+    try:
+        sandbox = await backend.start(Want(profile="bare"))
+        command = Command(argv=("sh", "-c", "echo $0 > a; read line < a; echo $line"), files={"b": b"data"})
+        assert (await sandbox.run(command)).stdout == b"sh\n"
+        assert await sandbox.listing() == {"a": b"sh\n", "b": b"data"}
+        missing = await sandbox.run(Command(argv=("python3", "b")))
+        assert (missing.exit_code, missing.stderr) == (127, b"python3: No such file or directory\n")
+        assert await sandbox.export() != b""
     finally:
         await backend.close()
 

@@ -96,7 +96,7 @@ class BubblewrapBackend:
         """bubblewrap's arguments up to the end. Blocks the first time in an image."""
         image = images.find_image(self.settings, want.profile)
         folder = images.install_agent(image)
-        agent = ["/usr/bin/python3", "-c", images.boot_line(folder, "/workspace", UID, profile.preload)]
+        agent = [*images.interpreter(image), "-c", images.boot_line(folder, "/workspace", UID, profile.preload)]
         return [*arguments(image, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT), "--", *agent]
 
     def _cell(self, want: Want, profile: Profile) -> GVisorCell:

@@ -203,7 +203,7 @@ class GVisorBackend:
             raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
         image = images.find_image(self.settings, want.profile)
         folder = images.install_agent(image)
-        argv = ["/usr/bin/python3", "-c", images.boot_line(folder, "/workspace", UID, profile.preload)]
+        argv = [*images.interpreter(image), "-c", images.boot_line(folder, "/workspace", UID, profile.preload)]
         said = spec(image, argv, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT)
         bundle = self.instance.path / f"bundle-{len(self._plans)}-{secrets.token_hex(2)}"
         bundle.mkdir()

@@ -22,6 +22,9 @@ from .imagestore import Store
 from .settings import SandboxSettings
 
 AGENT_ROOT = "tiltyard"
+LENT = f"{AGENT_ROOT}/python"
+"""Where the agent's Python lies in an image that has none of its own; see `imaging.interpreter`."""
+LOADER = "loader.so"
 BOOT = "import sys; sys.path[0] = {path!r}; from guest.agent import main; main({workspace!r}, {uid!r}, {modules!r})"
 
 
@@ -100,6 +103,13 @@ def boot_line(folder: str, workspace: str, uid: int, modules: tuple[str, ...] = 
     return BOOT.format(path=folder, workspace=workspace, uid=str(uid), modules=modules)
 
 
+def interpreter(image: Path) -> list[str]:
+    """The command line that runs Python for the agent: the image's own, or the one that was lent to it."""
+    if not (image / LENT).is_dir():
+        return ["/usr/bin/python3"]
+    return [f"/{LENT}/lib/{LOADER}", "--library-path", f"/{LENT}/lib", f"/{LENT}/bin/python3"]
+
+
 def install_agent(image: Path) -> str:
     """Put the agent with its byte code into the image, if it is not there; its directory as seen inside."""
     sources = agent_sources()
@@ -130,6 +140,6 @@ def install_agent(image: Path) -> str:
 
 
 def _compile(image: Path, folder: str) -> None:
-    command = ["/usr/bin/python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder]
+    command = [*interpreter(image), "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     subprocess.run(["chroot", str(image), *command], check=True, timeout=60, env=environment, capture_output=True)

@@ -67,7 +67,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_image_without_python_is_refused(tmp_path: Path) -> None:
-    """The agent needs a Python, so an image without one is refused, and told so, before it is used."""
+    """The agent needs a Python; where there is none to lend, an image without one is refused before it is used."""
     layout = Layout(tmp_path / "layout")
     layout.index(layout.image([layer([("bin/sh", b"", "file")])]))
     with pytest.raises(BuildFailed, match="has no Python 3"):

@@ -179,10 +179,10 @@ def test_dockerfiles_are_left_to_docker(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "context").mkdir()
     (tmp_path / "context/Dockerfile").write_text("FROM scratch\n")
     bin_ = tmp_path / "bin"
-    tool(bin_, "docker", f'echo "$1" >> {tmp_path}/calls; [ "$1" = build ] || /bin/cp {archive} "$3"')
+    tool(bin_, "docker", f'echo "$1" >> {tmp_path}/calls; [ "$1" != save ] || /bin/cp {archive} "$3"')
     monkeypatch.setenv("PATH", str(bin_))
     sources.take(str(tmp_path / "context"), tmp_path / "root", tmp_path / "w/x")
     assert (tmp_path / "root/etc/kept").exists()
-    assert (tmp_path / "calls").read_text().split() == ["build", "save"]
+    assert (tmp_path / "calls").read_text().split() == ["build", "save", "image"]
     with pytest.raises(BuildFailed, match="no such file"):
         sources.take("./nothing", tmp_path / "root2", tmp_path / "w2")

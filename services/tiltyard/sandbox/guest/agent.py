@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .shell import Shell
 
 VERSION = b"2"
+LENT = "/tiltyard/python"
+"""Prefix of an interpreter that is the agent's alone: the image has none that commands could mean."""
 PYTHONS = ("python", "python3", "/usr/bin/python3")
 
 
@@ -55,7 +57,7 @@ def send(fd: int, *fields: bytes) -> None:
 
 def is_script(argv: list[str]) -> bool:
     """Is this a plain `python3 script.py ...` or `python3 -c code ...`?"""
-    if len(argv) < 2 or argv[0] not in PYTHONS:
+    if len(argv) < 2 or argv[0] not in PYTHONS or sys.prefix == LENT:
         return False
     return argv[1][:1] not in ("-", "") or (argv[1] == "-c" and len(argv) > 2)
 

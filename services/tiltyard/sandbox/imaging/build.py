@@ -59,7 +59,9 @@ def _build(profile: Profile, store: Store, work: Path, name: str, say: Say) -> P
         source = debian.find_mirror()
         say(f"installing {len(recipe.packages)} packages of Debian {recipe.suite} from {source}")
         debian.bootstrap(root, recipe.suite, recipe.packages, source)
-    finish.prepare(root)
+    own = finish.prepare(root, _donor(store))
+    if recipe.python and not own:
+        raise BuildFailed("the recipe's 'python' needs a Python in the image, which has none")
     if recipe.python:
         say(f"installing {', '.join(recipe.python)}")
         requirements.install(root, recipe.python)
@@ -79,6 +81,11 @@ def _build(profile: Profile, store: Store, work: Path, name: str, say: Say) -> P
         environment=environment,
     )
     return _place(store, root, meta)
+
+
+def _donor(store: Store) -> Path | None:
+    """The image whose Python is lent to images without one."""
+    return store.found("python", profiles.digest(profiles.find("python")))
 
 
 def _place(store: Store, root: Path, meta: Meta) -> Path:

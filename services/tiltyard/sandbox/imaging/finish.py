@@ -13,8 +13,10 @@ import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tiltyard.sandbox import images
 from tiltyard.sandbox.images import AGENT_ROOT
 
+from . import interpreter
 from .errors import BuildFailed
 from .inside import resolve, run_inside
 
@@ -43,12 +45,20 @@ for path in sorted(paths):
 """
 
 
-def prepare(root: Path) -> None:
-    """Make the mount points, without which nothing runs inside; BuildFailed when there is no Python for the agent."""
+def prepare(root: Path, donor: Path | None) -> bool:
+    """Make the mount points, without which nothing runs inside, and see that the agent has a Python: the image's own,
+    or that of the image `donor`. Whether it is its own; BuildFailed when there is none."""
     for name in MOUNT_POINTS:
         _directory(root / name)
     _directory(resolve(root, "etc"))
+    if own_python(root):
+        return True
+    if donor is None:
+        mend = "build the profile 'python' first, whose interpreter the agent then uses"
+        raise BuildFailed(f"the image has no Python 3: {mend}, or add Python to the image")
+    interpreter.lend(donor, root)
     check_python(root)
+    return False
 
 
 def finish(root: Path) -> None:
@@ -66,16 +76,23 @@ def finish(root: Path) -> None:
     _harmless(root)
 
 
-def check_python(root: Path) -> None:
-    """See that /usr/bin/python3 is a Python that can run the agent."""
+def own_python(root: Path) -> bool:
+    """Does the image have a Python? It is then to be found as /usr/bin/python3, and can run the agent."""
     elsewhere = next((path for path in ELSEWHERE if resolve(root, path).exists()), "")
     if elsewhere:  # what `python3` means in this image
         _directory(resolve(root, "usr/bin"))
         _remove(resolve(root, "usr/bin/python3", follow=False))
         resolve(root, "usr/bin/python3", follow=False).symlink_to(f"/{elsewhere}")
     if not resolve(root, "usr/bin/python3").exists():
-        raise BuildFailed("the image has no Python 3, which the agent needs; add Debian's python3 to it")
-    done = run_inside(root, ["/usr/bin/python3", "-c", "import sys, resource, select; print(*sys.version_info[:2])"])
+        return False
+    check_python(root)
+    return True
+
+
+def check_python(root: Path) -> None:
+    """BuildFailed unless the agent's Python runs here and is new enough."""
+    ask = "import sys, resource, select; print(*sys.version_info[:2])"
+    done = run_inside(root, [*images.interpreter(root), "-c", ask])
     version = done.stdout.split()
     if done.returncode or len(version) != 2:
         raise BuildFailed(f"the image's Python does not run: {done.stdout.strip()[-200:]}")
@@ -85,6 +102,8 @@ def check_python(root: Path) -> None:
 
 def compile_python(root: Path) -> None:
     """Byte code of everything importable, checked by nothing at run time: a start in the sandbox reads less."""
+    if images.interpreter(root) != ["/usr/bin/python3"]:
+        return  # a lent one comes with it
     done = run_inside(root, ["/usr/bin/python3", "-c", COMPILE], timeout_s=900.0)
     if done.returncode:
         raise BuildFailed(f"byte code could not be made: {done.stdout.strip()[-200:]}")

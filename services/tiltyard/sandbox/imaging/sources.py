@@ -54,10 +54,13 @@ def _built(dockerfile: Path, work: Path) -> Path:
     if shutil.which("buildah"):
         _run(["buildah", "build", "--quiet", "--file", str(dockerfile), "--tag", tag, context], str(dockerfile))
         _run(["buildah", "push", "--quiet", tag, f"oci:{work / 'layout'}:image"], str(dockerfile))
+        _run(["buildah", "rmi", tag], str(dockerfile))
         return work / "layout"
     if shutil.which("docker"):
         _run(["docker", "build", "--quiet", "--file", str(dockerfile), "--tag", tag, context], str(dockerfile))
-        return _saved(tag, work)
+        archive = _saved(tag, work)
+        _run(["docker", "image", "rm", tag], str(dockerfile))
+        return archive
     mend = "install buildah, or build it elsewhere and name the archive that `docker save` makes"
     raise BuildFailed(f"{dockerfile}: neither buildah nor docker is here; {mend}")
 
