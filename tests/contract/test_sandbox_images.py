@@ -31,7 +31,7 @@ oci = "{layout}"
 python = ["tinything==1.0"]
 probes = [["python3", "-c", "import tinything, json; assert tinything.VALUE == 42"]]
 """
-SHOW = "import os, sys, tinything\nprint(tinything.VALUE, sys.executable, os.environ['SHADE'], os.environ['COLOUR'])"
+SHOW = "import os, sys, tinything\nprint(tinything.VALUE, sys.prefix, os.environ['SHADE'], os.environ['COLOUR'])"
 WHEEL = {
     "tinything.py": "VALUE = 42\n",
     "tinything-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tinything\nVersion: 1.0\n",
@@ -105,7 +105,7 @@ async def test_an_oci_image_becomes_a_sandbox(layout: Layout, wheels: Path, tmp_
     try:
         sandbox = await backend.start(Want(profile="mine"))
         found = await sandbox.run(Command(argv=("python3", "-c", SHOW)))
-        assert found.stdout == b"42 /usr/local/bin/python3 dark green\n", found.stderr
+        assert found.stdout == b"42 /usr/local dark green\n", found.stderr
         found = await sandbox.run(Command(argv=("sh", "-c", "cd /tmp && echo $SHADE")))
         assert found.stdout == b"dark\n"
     finally:
