@@ -100,6 +100,9 @@ class Environment(_Part, frozen=True, kw_only=True):
     before; 'none' starts a new attempt."""
     egress: tuple[str, ...] = ()
     """Hosts that a session may reach through the sandbox's proxy: 'name' (ports 80 and 443) or 'name:port'."""
+    setup: str = ""
+    """Shell text that runs after the files are there and before the first action, once for all members of a group on a
+    machine: they begin from one snapshot. A persistent shell runs it itself, and its jobs go on. Must end with 0."""
 
 
 class Verification(_Part, frozen=True, kw_only=True):

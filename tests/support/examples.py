@@ -55,6 +55,7 @@ TASK = Task(
         limits=LIMITS,
         shell="persistent",
         rebuild="replay",
+        setup="make data",
     ),
     sampling=SAMPLING,
     limits=RolloutLimits(turns=4, tokens=512, wall_s=60.0, attempts=2, observation_chars=80),

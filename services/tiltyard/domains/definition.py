@@ -103,6 +103,8 @@ class Definition(_Table, frozen=True):
     """What becomes of a session whose sandbox is lost; see `tiltyard_proto.messages.Environment`."""
     egress: tuple[str, ...] = ()
     """Hosts that sessions may reach, each also named by the machine's `sandbox.egress`; grading has no network."""
+    setup: str = ""
+    """Shell text before a session's first action; see `tiltyard_proto.messages.Environment`."""
     generator: str = ""
     """'module:function' yielding `Draft`; or else `data`."""
     data: str = ""

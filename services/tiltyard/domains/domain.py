@@ -112,6 +112,7 @@ class Domain:
                     shell=d.shell,
                     rebuild=d.rebuild,
                     egress=d.egress,
+                    setup=d.setup,
                 ),
                 sampling=d.sampling_message(),
                 limits=d.limits_message(),

@@ -11,7 +11,7 @@ import msgspec
 
 from tiltyard_proto import flow
 from tiltyard_proto.flow import Hop
-from tiltyard_proto.messages import BlobRef, Execution, Graded, Job, Rollout, Turn
+from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Rollout, Turn
 from tiltyard_proto.outcomes import Grade, Outcome, policy_for
 
 Key = tuple[str, int]
@@ -71,6 +71,16 @@ def rebuild(rollout: Rollout) -> Rebuild | None:
         files=rollout.task.environment.files if workspace is None else {},
         replay=lost if replays else (),
     )
+
+
+def setup_command(rollout: Rollout, command: Command) -> Command | None:
+    """What runs before a session's first action, in the workspace that `command` will run in; None: nothing."""
+    environment = rollout.task.environment
+    if not environment.setup:
+        return None
+    limits = msgspec.structs.replace(environment.limits, disk_bytes=command.limits.disk_bytes)
+    argv = ("bash", "-c", environment.setup)
+    return Command(argv=argv, files=environment.files, limits=limits, shell=environment.shell == "persistent")
 
 
 def same_ending(found: Execution, recorded: Execution) -> bool:

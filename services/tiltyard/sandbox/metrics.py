@@ -20,3 +20,6 @@ REBUILT = Counter("tiltyard_sandbox_rebuilt_total", "Sessions that were lost, by
 EGRESS_CONNECTIONS = Counter("tiltyard_sandbox_egress_connections_total", "Connections that left a sandbox")
 EGRESS_BYTES = Counter("tiltyard_sandbox_egress_bytes_total", "Bytes between sandboxes and the hosts they may reach")
 EGRESS_REFUSED = Counter("tiltyard_sandbox_egress_refused_total", "Connections refused by the proxy", ["reason"])
+GROUP_STARTS = Counter(
+    "tiltyard_sandbox_group_starts_total", "Sessions with a set-up by how it came: set_up, snapshot", ["by"]
+)

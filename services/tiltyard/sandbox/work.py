@@ -36,6 +36,7 @@ from .egress import rules
 from .pool import Pool
 from .sessions import Sessions
 from .settings import SandboxSettings
+from .starts import Starts
 
 TRIES = 2
 """Sandboxes tried for one piece of work before the infrastructure has failed."""
@@ -72,6 +73,7 @@ class Worker:
         self.settings, self.pool, self.blobs, self.clock = settings, pool, blobs, clock
         self.sessions = Sessions(settings.sessions, settings.session_s)
         self.cache = ResultCache(settings.cache_bytes)
+        self.starts = Starts(pool.backend, pool.claim)
         self._egress = rules.parse(settings.egress)
 
     # ------------------------------------------------------------ turns
@@ -120,11 +122,35 @@ class Worker:
         if plan is None:
             raise Infrastructure(Outcome.SANDBOX_LOST, "the session is gone, and its environment allows no rebuilding")
         environment = rollout.task.environment
-        claimed = await self._fresh(environment.profile, command, plan.workspace, plan.files, egress=environment.egress)
+        first = handler.setup_command(rollout, command) if plan.workspace is None else None
+        if first is not None:
+            claimed = Claimed(sandbox=await self._set_up(rollout, first), claim_s=0.0)
+        else:
+            claimed = await self._fresh(
+                environment.profile, command, plan.workspace, plan.files, egress=environment.egress
+            )
         async with _killed_on_failure(claimed.sandbox):
             for turn in plan.replay:
                 await self._replay(claimed, turn)
         return msgspec.structs.replace(claimed, claim_s=time.monotonic() - begun)
+
+    async def _set_up(self, rollout: Rollout, first: Command) -> Sandbox:
+        """A sandbox in which the set-up has run, by itself or from its group's snapshot."""
+        environment = rollout.task.environment
+        want = Want(profile=environment.profile, disk_bytes=first.limits.disk_bytes, egress=environment.egress)
+
+        async def run(sandbox: Sandbox) -> None:
+            found = await sandbox.run(first)
+            if policy_for(found.outcome).grade is not Grade.YES:
+                raise Infrastructure(found.outcome, f"set-up: {found.detail}")
+            if found.outcome is not Outcome.FINISHED:
+                said = found.stderr.decode("utf-8", "replace").strip()[-200:]
+                raise handler.BadMessage(f"environment.setup: {found.detail}: {said}")
+
+        try:
+            return await self.starts.get(f"{rollout.run}/{rollout.group.id}", rollout.group.size, want, run)
+        except StartFailed as error:
+            raise Infrastructure(Outcome.SANDBOX_START_FAILED, str(error)) from error
 
     async def _replay(self, claimed: Claimed, turn: Turn) -> None:
         """Run an earlier turn's command again; Infrastructure unless it does what it did."""
