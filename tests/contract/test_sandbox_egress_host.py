@@ -104,9 +104,8 @@ async def test_a_killed_service_leaves_no_network(tmp_path: Path) -> None:
     found = SandboxSettings()
     places = (str(tmp_path), images.find_runsc(found), str(images.find_image(found, "python")))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    service = subprocess.Popen(
-        [sys.executable, "-c", SERVICE, *places], stdout=subprocess.PIPE, text=True, env=environment
-    )  # noqa: ASYNC220
+    command = [sys.executable, "-c", SERVICE, *places]
+    service = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: ASYNC220
     assert service.stdout is not None
     instance, *spaces = service.stdout.readline().split()
     assert len(spaces) == 2
