@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox model demo seeds bench-bus poison chaos cluster test lint format clean
+.PHONY: help setup python sandbox images model demo seeds bench-bus bench-sandbox poison chaos cluster test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
@@ -16,9 +16,12 @@ setup: python sandbox model ## virtual environment, nats-server, gVisor, sandbox
 python:
 	@infra/setup/python.sh
 
-sandbox:
+sandbox: python
 	@$(SUDO) infra/setup/runsc.sh > /dev/null
-	@$(SUDO) infra/setup/image.sh python > /dev/null
+	@$(SUDO) $(BIN)/tiltyard sandbox images build python > /dev/null
+
+images: sandbox ## the sandbox images of all shipped profiles (2 GB, several minutes)
+	@$(SUDO) $(BIN)/tiltyard sandbox images build --all > /dev/null
 
 model: python
 	@$(BIN)/tiltyard model -c $(DEMO) > /dev/null
@@ -31,6 +34,9 @@ seeds: setup ## does the demo's rise hold for three seeds? (about 15 minutes; DE
 
 bench-bus: python ## what the bus library costs: a table, and results/bench-bus.json (two minutes)
 	@$(BIN)/python loadtests/bench_bus.py $(ARGS)
+
+bench-sandbox: python sandbox ## what a sandbox costs, beside runc, bubblewrap and docker: a table, and results/bench-sandbox.json (five minutes)
+	@$(SUDO) $(BIN)/python loadtests/bench_sandbox.py $(ARGS)
 
 poison: python ## 1,000 poison messages of over 20 kinds among 10,000 good ones, and 1,000 replays (about 2 minutes)
 	@PYTHONPATH=tests $(BIN)/python loadtests/poison.py

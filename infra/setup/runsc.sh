@@ -3,10 +3,13 @@
 #
 # Order: the one named by TILTYARD_SANDBOX__RUNSC, the one installed by an earlier call, the one on the PATH, gVisor's own release,
 # then Debian's packages (bookworm-backports first: the package in Debian 12 main can't run `ls`). Each candidate must
-# pass the same self-test by behaviour; version strings aren't looked at. Nothing outside TILTYARD_HOME is changed.
+# pass the same self-test by behaviour; version strings aren't looked at. It is a first sieve that needs no image; the
+# whole self-test is `tiltyard sandbox doctor`. Nothing outside TILTYARD_HOME is changed.
 set -euo pipefail
 
 home=${TILTYARD_HOME:-$HOME/.cache/tiltyard}
+platform=${TILTYARD_SANDBOX__PLATFORM:-systrap}
+if [ "$platform" = auto ]; then platform=systrap; fi
 mirror=${GVISOR_URL:-https://storage.googleapis.com/gvisor/releases/release/latest}
 target=$home/bin/runsc
 work=
@@ -22,7 +25,7 @@ passes() {
     local binary=$1 _
     [ -x "$binary" ] || return 1
     for _ in 1 2 3; do
-        [ "$(timeout 20 "$binary" --network=none --ignore-cgroups --platform=systrap "do" \
+        [ "$(timeout 20 "$binary" --network=none --ignore-cgroups --platform="$platform" "do" \
             /bin/sh -c 'ls -d /usr && stat -c %F /usr && echo end' 2>/dev/null | tr '\n' ' ')" = "/usr directory end " ] || return 1
     done
 }

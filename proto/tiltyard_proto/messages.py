@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .outcomes import Consequence, Outcome
+from .outcomes import Attribution, Consequence, Outcome
 
 MAJOR = 1
 """Major of the wire schema; a new major gets a new subject token."""
@@ -64,6 +64,8 @@ class ExecLimits(_Part, frozen=True, kw_only=True):
     disk_bytes: int = 64 << 20
     output_bytes: int = 16 << 10
     """Kept per stream, half head and half tail; the dropped count is reported."""
+    open_files: int = 1024
+    """Descriptors of one process; the sandbox's own limit (1024) is the most there is."""
 
 
 class RolloutLimits(_Part, frozen=True, kw_only=True):
@@ -89,6 +91,18 @@ class Environment(_Part, frozen=True, kw_only=True):
     files: dict[str, bytes] = {}
     """Files of the workspace at the start: relative path to content."""
     limits: ExecLimits = ExecLimits()
+    shell: str = "fresh"
+    """Interface 'shell': 'fresh' runs each action in a shell of its own; 'persistent' in one that keeps its directory,
+    variables, functions and background jobs from turn to turn."""
+    rebuild: str = "workspace"
+    """When the sandbox of a session is lost: 'workspace' goes on from the files of the last turn (a shell's state and
+    background processes are gone); 'replay' runs the earlier actions again and goes on if each gives what it gave
+    before; 'none' starts a new attempt."""
+    egress: tuple[str, ...] = ()
+    """Hosts that a session may reach through the sandbox's proxy: 'name' (ports 80 and 443) or 'name:port'."""
+    setup: str = ""
+    """Shell text that runs after the files are there and before the first action, once for all members of a group on a
+    machine: they begin from one snapshot. A persistent shell runs it itself, and its jobs go on. Must end with 0."""
 
 
 class Verification(_Part, frozen=True, kw_only=True):
@@ -127,6 +141,17 @@ class Task(Message, frozen=True, kw_only=True, tag="task"):
 # ---------------------------------------------------------------- rollouts
 
 
+class Candidate(_Part, frozen=True, kw_only=True):
+    """A program under test: the grader writes its stdin on descriptor 3 and reads its stdout on descriptor 4.
+
+    It can read neither the grader's files nor its memory and descriptors, and ends with it.
+    """
+
+    argv: tuple[str, ...]
+    files: dict[str, bytes] = {}
+    """Written into the workspace as the policy's."""
+
+
 class Command(_Part, frozen=True, kw_only=True):
     """One execution in a sandbox workspace."""
 
@@ -135,6 +160,18 @@ class Command(_Part, frozen=True, kw_only=True):
     files: dict[str, bytes] = {}
     """Written into the workspace before the command runs."""
     limits: ExecLimits = ExecLimits()
+    cwd: str = ""
+    """Directory to run in, relative to the workspace."""
+    env: dict[str, str] = {}
+    """Variables on top of those of the sandbox."""
+    shell: bool = False
+    """Run the last of `argv` as text of the session's persistent shell; without one, `argv` runs as it is."""
+    background: bool = False
+    """Answer at once and let it run on; without this nothing that a command started outlives it."""
+    user: str = "policy"
+    """'policy', or 'grader': another user, whose files and processes the policy's can't touch."""
+    candidate: Candidate | None = None
+    """For a grader: what it tests, running beside it as the policy's user."""
 
 
 class Execution(_Part, frozen=True, kw_only=True):
@@ -160,6 +197,14 @@ class Execution(_Part, frozen=True, kw_only=True):
     node: str = ""
     detail: str = ""
     """One line for a person."""
+    attribution: Attribution | None = None
+    """Whose doing the ending was, from counters; None: what `outcomes.attribution` says of the outcome."""
+    restarted: bool = False
+    """The sandbox ended with this command: the next turn starts from the files of before."""
+    shell_ended: bool = False
+    """The persistent shell ended with this command: the next one starts in a new shell."""
+    job: int = 0
+    """Number of the background command that was started."""
 
 
 class VersionSpan(_Part, frozen=True, kw_only=True):

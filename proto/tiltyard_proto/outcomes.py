@@ -55,6 +55,15 @@ class Outcome(str, Enum):
     """The message itself was dead-lettered: undecodable, invalid, or it kept killing its workers."""
 
 
+class Attribution(str, Enum):
+    """Whose doing an ending was, as far as counters can tell."""
+
+    POLICY = "policy"
+    INFRASTRUCTURE = "infrastructure"
+    AMBIGUOUS = "ambiguous"
+    """Both could have caused it: graded as its outcome says, but never trained on."""
+
+
 class Grade(str, Enum):
     """What a verifier may do with a rollout that ended this way."""
 
@@ -135,6 +144,12 @@ def policy_for(outcome: Outcome, overrides: Mapping[str, Consequence] | None = N
     if overrides and outcome.value in overrides:
         return overrides[outcome.value]
     return CONSEQUENCES[outcome]
+
+
+def attribution(outcome: Outcome) -> Attribution:
+    """Whose doing an ending of this name is where nothing more is known."""
+    row = CONSEQUENCES[outcome]
+    return Attribution.POLICY if row.trains else Attribution.INFRASTRUCTURE
 
 
 def check_override(outcome: str, row: Consequence) -> None:

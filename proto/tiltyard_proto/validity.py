@@ -81,6 +81,8 @@ def _exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
         return
     for name in limits.__struct_fields__:
         yield from _above(f"{where}.{name}", getattr(limits, name))
+    if limits.open_files < 32:
+        yield f"{where}.open_files {limits.open_files}: expected at least 32, which an interpreter needs to start"
 
 
 def _sampling(sampling: Sampling) -> Iterator[str]:

@@ -27,7 +27,7 @@ async def gvisor() -> AsyncIterator[GVisorBackend]:
 @pytest.fixture
 async def sandbox(gvisor: GVisorBackend) -> AsyncIterator[Sandbox]:
     """One sandbox; afterwards nothing of it may be left."""
-    made = await gvisor.start(Want(disk_bytes=SETTINGS.disk_bytes))
+    made = await gvisor.start(Want())
     yield made
     await made.kill()
     await eventually_no_traces(gvisor, made.id)

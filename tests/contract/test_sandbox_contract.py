@@ -6,12 +6,12 @@ import time
 from collections.abc import AsyncIterator
 
 import anyio
+import msgspec
 import pytest
 
 from tiltyard.sandbox.archive import pack
 from tiltyard.sandbox.backend import ArchiveRefused, Backend, Sandbox, SandboxLost, Want, WorkspaceTooLarge
-from tiltyard.sandbox.gvisor import GVisorBackend
-from tiltyard.sandbox.process import ProcessBackend
+from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.anyio
 SETTINGS = SandboxSettings(allow_untrusted_process=True, workspace_bytes=1 << 20, workspace_entries=50)
 
 
-@pytest.fixture(scope="module", params=["gvisor", "process"])
+@pytest.fixture(scope="module", params=["gvisor", "bubblewrap", "process"])
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
-    opened: Backend = GVisorBackend.open(SETTINGS) if request.param == "gvisor" else ProcessBackend(SETTINGS)
+    opened = open_backend(msgspec.structs.replace(SETTINGS, backend=request.param))
     yield opened
     await opened.close()
     assert opened.leaked == 0
@@ -30,7 +30,7 @@ async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
 
 @pytest.fixture
 async def sandbox(backend: Backend) -> AsyncIterator[Sandbox]:
-    made = await backend.start(Want(disk_bytes=SETTINGS.disk_bytes))
+    made = await backend.start(Want())
     yield made
     await made.kill()
 
@@ -136,6 +136,34 @@ print(os.getcwd() in sys.path, sys.stdin.read(), exit.__class__.__name__)
     first, second = found.stdout.decode().splitlines()
     assert first == "__main__ ['main.py', 'one', 'two'] main.py main.py False"
     assert second == "True typed Quitter"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "status", "stdout", "stderr"),
+    [
+        (
+            "import sys; print(sys.argv, sys.path[0] == '', __name__)",
+            ("a", "-b"),
+            0,
+            "['-c', 'a', '-b'] True __main__\n",
+            "",
+        ),
+        ("print('__file__' in globals(), 'guest' in str(globals()))", (), 0, "False False\n", ""),
+        ("import neighbour; print(neighbour.answer)", (), 0, "41\n", ""),
+        ("1 / 0", (), 1, "", 'File "<string>", line 1, in <module>\nZeroDivisionError'),
+        ("def f(:", (), 1, "", "SyntaxError"),
+        ("print('é'); import sys; sys.exit('reason')", (), 1, "é\n", "reason\n"),
+    ],
+)
+async def test_code_on_the_command_line(
+    sandbox: Sandbox, code: str, arguments: tuple[str, ...], status: int, stdout: str, stderr: str
+) -> None:
+    """`python3 -c` behaves as in a fresh interpreter: arguments, path, names, exit status and traceback."""
+    await sandbox.write({"neighbour.py": b"answer = 41\n"})
+    found = await sandbox.run(Command(argv=("python3", "-c", code, *arguments)))
+    assert (found.exit_code, found.stdout.decode()) == (status, stdout)
+    assert stderr in found.stderr.decode()
+    assert "agent" not in found.stderr.decode()
 
 
 async def test_script_imports_its_neighbours(sandbox: Sandbox) -> None:
@@ -261,7 +289,7 @@ async def test_workspace_survives_export_and_restore(backend: Backend, sandbox: 
         "mkdir -p d/e; echo x > d/f; chmod 755 d/f; ln -s f d/l; ln -s /etc/passwd bad; touch $'new\\nline' $'\\xff'",
     )
     archive = await sandbox.export()
-    other = await backend.start(Want(disk_bytes=SETTINGS.disk_bytes))
+    other = await backend.start(Want())
     try:
         await other.restore(archive)
         assert await other.export() == archive
@@ -318,7 +346,7 @@ async def test_cancelled_command_spoils_the_sandbox(sandbox: Sandbox) -> None:
 async def test_sandboxes_do_not_see_one_another(backend: Backend, sandbox: Sandbox) -> None:
     """Files of one sandbox are not in another."""
     await sandbox.write({"secret": b"x"})
-    other = await backend.start(Want(disk_bytes=SETTINGS.disk_bytes))
+    other = await backend.start(Want())
     try:
         assert await other.listing() == {}
     finally:

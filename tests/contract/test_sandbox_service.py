@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import anyio
 import msgspec
@@ -12,8 +11,8 @@ from support import build
 
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.serve import serve
-from tiltyard.sandbox import doctor
-from tiltyard.sandbox.app import Service, bury, open_backend
+from tiltyard.sandbox.app import Service, bury
+from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard.sandbox.work import Worker
@@ -91,30 +90,9 @@ async def test_a_bad_message_closes_its_group(bus: Bus, service: Worker) -> None
     assert "no command" in found.reasons[0]
 
 
-async def test_doctor_finds_a_working_machine() -> None:
-    """The doctor's checks pass here, each by what it tried."""
-    checks = await doctor.doctor(SandboxSettings())
-    assert [check.name for check in checks if not check.ok] == []
-    assert [c.name for c in checks] == ["start", "files", "processes", "disk", "network", "memory", "clean-up"]
-
-
-async def test_doctor_names_the_mend(tmp_path: Path) -> None:
-    """A runsc that does not work, or none at all, is refused with the line that mends it."""
-    broken = tmp_path / "runsc"
-    broken.write_text("#!/bin/sh\necho 'panic: not today' >&2; exit 2\n")
-    broken.chmod(0o755)
-    (check,) = await doctor.doctor(SandboxSettings(runsc=str(broken)))
-    assert (check.ok, check.detail) == (False, "runsc: panic: not today")
-    assert "infra/setup/runsc.sh" in check.mend
-    (check,) = await doctor.doctor(SandboxSettings(runsc=str(tmp_path / "none")))
-    assert "infra/setup/runsc.sh" in check.detail
-    (check,) = await doctor.doctor(SandboxSettings(image={"python": str(tmp_path / "none")}))
-    assert "infra/setup/image.sh python" in check.detail
-
-
 def test_unknown_back_ends_are_refused() -> None:
     """The name of the back-end is checked, and the plain one needs an explicit word."""
     with pytest.raises(ValueError, match="gvisor"):
-        open_backend(SandboxSettings(backend="docker"))
+        open_backend(SandboxSettings(backend="podman"))
     with pytest.raises(ValueError, match="isolates nothing"):
         open_backend(SandboxSettings(backend="process"))

@@ -12,7 +12,7 @@ from support.grading import KINDS, rollout_of
 from tiltyard.domains import load
 from tiltyard.domains.interfaces import parse_action
 from tiltyard.kit.blobs import BlobStore
-from tiltyard.sandbox.app import open_backend
+from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard.sandbox.work import Worker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tiltyard_proto.messages import (
     BlobRef,
+    Candidate,
     ChatMessage,
     Command,
     DeadLetter,
@@ -31,11 +32,13 @@ from tiltyard_proto.messages import (
     Verification,
     VersionSpan,
 )
-from tiltyard_proto.outcomes import Consequence, Grade, Outcome
+from tiltyard_proto.outcomes import Attribution, Consequence, Grade, Outcome
 from tiltyard_proto.tokens import pack_floats, pack_ids
 
 BLOB = BlobRef(uri="sha256:" + "ab" * 32, size=7, sha256="ab" * 32)
-LIMITS = ExecLimits(wall_s=2.5, cpu_s=1.5, memory_bytes=1000, processes=3, disk_bytes=2000, output_bytes=300)
+LIMITS = ExecLimits(
+    wall_s=2.5, cpu_s=1.5, memory_bytes=1000, processes=3, disk_bytes=2000, output_bytes=300, open_files=64
+)
 SAMPLING = Sampling(temperature=0.5, top_p=0.75, top_k=40, max_new_tokens=9, stop=("\n\n",))
 TASK = Task(
     id="0123456789abcdef0123",
@@ -44,7 +47,16 @@ TASK = Task(
     verification=Verification(
         kind="last_number", data={"answer": "2", "cases": [1, 2.5, None]}, options={"strict": True}
     ),
-    environment=Environment(interface="shell", profile="alpine", files={"a/b.txt": b"\x00\xff"}, limits=LIMITS),
+    environment=Environment(
+        interface="shell",
+        profile="alpine",
+        files={"a/b.txt": b"\x00\xff"},
+        egress=("pypi.org", "git.example.org:22"),
+        limits=LIMITS,
+        shell="persistent",
+        rebuild="replay",
+        setup="make data",
+    ),
     sampling=SAMPLING,
     limits=RolloutLimits(turns=4, tokens=512, wall_s=60.0, attempts=2, observation_chars=80),
     split="eval",
@@ -54,7 +66,18 @@ TASK = Task(
     reference="2",
     overrides={"out_of_memory": Consequence(retry=True, grade=Grade.NO, trains=False, flag=True, retire=True)},
 )
-COMMAND = Command(argv=("python3", "x.py"), stdin=b"in", files={"x.py": b"print(2)"}, limits=LIMITS)
+COMMAND = Command(
+    argv=("python3", "x.py"),
+    stdin=b"in",
+    files={"x.py": b"print(2)"},
+    limits=LIMITS,
+    cwd="a",
+    env={"SEED": "1"},
+    shell=True,
+    background=True,
+    user="grader",
+    candidate=Candidate(argv=("python3", "y.py"), files={"y.py": b"print(3)"}),
+)
 EXECUTION = Execution(
     outcome=Outcome.NONZERO_EXIT,
     exit_code=1,
@@ -71,6 +94,10 @@ EXECUTION = Execution(
     cached=True,
     node="n1",
     detail="ended with status 1",
+    attribution=Attribution.AMBIGUOUS,
+    restarted=True,
+    shell_ended=True,
+    job=2,
 )
 TURN = Turn(
     context_ids=pack_ids([1, 2, 3]),

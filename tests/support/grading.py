@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tiltyard.verifier.backend import BUILT_IN
@@ -55,15 +55,47 @@ def run_job(
         argv = [sys.executable if job.command.argv[0] == "python3" else job.command.argv[0], *job.command.argv[1:]]
         if through_runpy:
             argv = [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({argv[1]!r})"]
-        execution = _execute(argv, job.command.stdin, folder, wall_s)
+        with _candidate(job, folder) as descriptors:
+            execution = _execute(argv, job.command.stdin, folder, wall_s, descriptors)
         found = {path: folder / path for path in job.collect}
         files = {path: file.read_bytes() for path, file in found.items() if file.is_file()}
     return Graded(rollout=job.rollout, execution=execution, files=files)
 
 
-def _execute(argv: list[str], stdin: bytes, folder: Path, wall_s: float) -> Execution:
+@contextmanager
+def _candidate(job: Job, folder: Path) -> Iterator[tuple[int, ...]]:
+    """The program under test beside the command, as a sandbox runs it: descriptors 3 and 4 of the command."""
+    candidate = job.command.candidate
+    if candidate is None:
+        yield ()
+        return
+    for path, content in candidate.files.items():
+        (folder / path).write_bytes(content)
+    process = subprocess.Popen(  # below a shell, since some kill their parent
+        ["bash", "-c", '"$@"; true', "bash", sys.executable, *candidate.argv[1:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=folder,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield (process.stdin.fileno(), process.stdout.fileno())
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def _execute(argv: list[str], stdin: bytes, folder: Path, wall_s: float, descriptors: tuple[int, ...]) -> Execution:
+    if descriptors:  # the shell puts them where the command expects them
+        argv = ["bash", "-c", f'exec "$@" 3>&{descriptors[0]} 4<&{descriptors[1]}', "bash", *argv]
     process = subprocess.Popen(
         argv,
+        pass_fds=descriptors,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -28,14 +28,14 @@ def ip(*arguments: str, check: bool = True) -> None:
 class Network:
     """Namespaces for `names`, with the host at .254 of a /24."""
 
-    def __init__(self, names: str) -> None:
+    def __init__(self, names: str, prefix: str = PREFIX) -> None:
         require()
-        self.names = names
+        self.names, self.prefix = names, prefix
         self.bridge = f"tb{os.getpid()}"
         with ExitStack() as failed:
             failed.callback(self.close)
             ip("link", "add", self.bridge, "type", "bridge")
-            ip("address", "add", f"{PREFIX}.254/24", "dev", self.bridge)
+            ip("address", "add", f"{self.prefix}.254/24", "dev", self.bridge)
             ip("link", "set", self.bridge, "up")
             for name in names:
                 self._add(name)
@@ -48,7 +48,7 @@ class Network:
         return f"tv{os.getpid()}{name}"
 
     def address(self, name: str) -> str:
-        return f"{PREFIX}.{self.names.index(name) + 1}"
+        return f"{self.prefix}.{self.names.index(name) + 1}"
 
     def enter(self, name: str) -> tuple[str, ...]:
         """What to put before a command so that it runs in a namespace."""

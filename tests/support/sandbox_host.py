@@ -26,12 +26,26 @@ def processes_of(instance: str, sandbox: str = "") -> list[int]:
     return found
 
 
+def networks_of_ours() -> list[str]:
+    """Network namespaces that this process keeps alive for sandboxes; they have no names and live by descriptors."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            target = os.readlink(entry)
+        except FileNotFoundError:
+            continue
+        if target.startswith("net:["):
+            found.append(f"network {target}")
+    return found
+
+
 def traces(backend: GVisorBackend, sandbox: str = "") -> list[str]:
     """What is left on the host of one sandbox, or of all of the back-end: directories, control groups, processes."""
     instance = backend.instance
     left = [str(path) for path in instance.path.glob(sandbox or "s[0-9]*")]
     left += [f"group {n}" for n in backend.tree.names(f"{GROUP}/{instance.id}") if not sandbox or n == sandbox]
     left += [f"process {pid}" for pid in processes_of(instance.id, sandbox)]
+    left += networks_of_ours() if not sandbox else []
     return left
 
 

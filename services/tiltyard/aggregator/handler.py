@@ -18,7 +18,7 @@ import msgspec
 from tiltyard_proto import keys, topology
 from tiltyard_proto.flow import UNANSWERED, unanswered
 from tiltyard_proto.messages import Group, GroupRecord, Member, Purpose, Verdict
-from tiltyard_proto.outcomes import policy_for
+from tiltyard_proto.outcomes import Attribution, policy_for
 
 STD_FLOOR = 1e-4
 
@@ -42,8 +42,11 @@ def verdict_subjects(record: GroupRecord) -> list[str]:
 
 
 def counts(verdict: Verdict) -> bool:
-    """May this verdict's score enter a baseline and a gradient?"""
-    return verdict.score is not None and policy_for(verdict.outcome, verdict.rollout.task.overrides).trains
+    """May this verdict's score enter a baseline and a gradient? Not where an ending may be the infrastructure's."""
+    if verdict.score is None or not policy_for(verdict.outcome, verdict.rollout.task.overrides).trains:
+        return False
+    endings = [turn.execution for turn in verdict.rollout.turns] + [verdict.grading]
+    return not any(ending and ending.attribution is Attribution.AMBIGUOUS for ending in endings)
 
 
 def advantages(rewards: Sequence[float], kind: Literal["mean_std", "mean"]) -> list[float]:

@@ -19,6 +19,7 @@ from tiltyard_proto.topology import STAGES
 
 from .dlq import add_parser as add_dlq
 from .errors import UserError
+from .sandbox import add_parser as add_sandbox
 
 SERVICES = ("sampler", "gateway", "sandbox", "verifier", "aggregator", "trainer", "engine")
 
@@ -154,6 +155,8 @@ def parser() -> argparse.ArgumentParser:
 
     add_dlq(commands, _config)
     _weights(commands)
+
+    add_sandbox(commands, _config)
 
     report = commands.add_parser("report", help="print the report of a run again")
     report.add_argument("run", nargs="?", metavar="RUN", help="name of the run (default: the configured one)")

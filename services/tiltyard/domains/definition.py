@@ -59,6 +59,7 @@ class ExecTable(_Table, frozen=True):
     processes: int = 32
     disk_bytes: int = 64 << 20
     output_bytes: int = 16 << 10
+    open_files: int = 1024
 
 
 class CurriculumTable(_Table, frozen=True):
@@ -96,6 +97,14 @@ class Definition(_Table, frozen=True):
     verifier: VerifierTable
     interface: Literal["answer", "python", "shell"] = "answer"
     profile: str = "python"
+    shell: Literal["fresh", "persistent"] = "fresh"
+    """For interface 'shell'; see `tiltyard_proto.messages.Environment`."""
+    rebuild: Literal["workspace", "replay", "none"] = "workspace"
+    """What becomes of a session whose sandbox is lost; see `tiltyard_proto.messages.Environment`."""
+    egress: tuple[str, ...] = ()
+    """Hosts that sessions may reach, each also named by the machine's `sandbox.egress`; grading has no network."""
+    setup: str = ""
+    """Shell text before a session's first action; see `tiltyard_proto.messages.Environment`."""
     generator: str = ""
     """'module:function' yielding `Draft`; or else `data`."""
     data: str = ""

@@ -105,7 +105,14 @@ class Domain:
                 prompt=draft.messages or self._prompt(draft),
                 verification=Verification(kind=d.verifier.kind, data=draft.data, options=d.verifier.options),
                 environment=Environment(
-                    interface=d.interface, profile=d.profile, files=draft.files, limits=d.exec_message()
+                    interface=d.interface,
+                    profile=d.profile,
+                    files=draft.files,
+                    limits=d.exec_message(),
+                    shell=d.shell,
+                    rebuild=d.rebuild,
+                    egress=d.egress,
+                    setup=d.setup,
                 ),
                 sampling=d.sampling_message(),
                 limits=d.limits_message(),

@@ -1,8 +1,8 @@
 """How an action's text becomes what the sandbox runs.
 
 'answer': nothing runs. 'python': the code becomes `solution.py`; the task's visible check `check.py` runs when it
-has one, else the code itself. 'shell': the lines run through `sh -c`; a line `DONE` as the first says that the work
-is over.
+has one, else the code itself. 'shell': the lines run through `sh -c`, or in the session's persistent shell where the
+environment has one; a line `DONE` as the first says that the work is over.
 
 Invariants: pure; time and size are bounded by the text's first `MAX_TEXT` characters; whatever the text, the result is
 a command, None or `BadFormat`. Left out: running it is the sandbox's, judging it the verifier's.
@@ -102,7 +102,8 @@ def _shell(task: Task, text: str) -> Command | None:
         lines.append(line.removeprefix("$ "))
     script = "\n".join(lines).strip()
     if script:
-        return Command(argv=("sh", "-c", script), limits=task.environment.limits)
+        persistent = task.environment.shell == "persistent"
+        return Command(argv=("sh", "-c", script), limits=task.environment.limits, shell=persistent)
     if len(lines) < len(text.split("\n")):
         return None
     raise BadFormat("the action holds no command")

@@ -12,26 +12,13 @@ from tiltyard_proto.messages import Job, Rollout
 from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.topology import EXECUTE, VERDICT, VERIFY
 
-from .backend import Backend
-from .gvisor import GVisorBackend
+from .backends import open_backend
+from .doctor import accept
 from .handler import BadMessage
-from .null import NullBackend
 from .pool import Pool
-from .process import ProcessBackend
 from .reaper import become_subreaper
 from .settings import SandboxSettings
 from .work import Worker
-
-
-def open_backend(settings: SandboxSettings) -> Backend:
-    """The back-end the settings ask for; StartFailed when it can't work here, ValueError for an unknown name."""
-    if settings.backend == "gvisor":
-        return GVisorBackend.open(settings)
-    if settings.backend == "process":
-        return ProcessBackend(settings)
-    if settings.backend == "null":
-        return NullBackend(settings)
-    raise ValueError(f"sandbox.backend {settings.backend!r}: expected 'gvisor', 'process' or 'null'")
 
 
 class Service:
@@ -61,6 +48,9 @@ async def start(ctx: Context) -> None:
     settings = ctx.settings
     assert isinstance(settings, SandboxSettings)
     become_subreaper()
+    if settings.backend == "gvisor":
+        for profile in settings.pool:
+            await accept(settings, profile)
     backend = open_backend(settings)
     pool = Pool(backend, settings)
     worker = Worker(settings, pool, ctx.blobs)
@@ -90,7 +80,8 @@ async def start(ctx: Context) -> None:
 
 
 async def _expire(worker: Worker) -> None:
-    idle = worker.settings.session_idle_s
+    idle, life = worker.settings.session_idle_s, worker.settings.session_s
     while True:
-        await anyio.sleep(min(30.0, idle / 2))
-        await worker.sessions.expire(worker.clock() - idle)
+        await anyio.sleep(min(30.0, idle / 2, life / 2))
+        now = worker.clock()
+        await worker.sessions.expire(now - idle, now - life)

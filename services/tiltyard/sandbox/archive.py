@@ -49,15 +49,33 @@ def unpack(archive: bytes, max_bytes: int, max_entries: int) -> list[Entry]:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:", errors="surrogateescape") as tar:
             for info in tar:
+                if info.name in (".", "./") and info.isdir():
+                    continue
                 if len(entries) >= max_entries:
                     raise ArchiveRefused(f"archive: more than {max_entries} entries")
-                max_bytes -= info.size
+                max_bytes -= max(0, info.size)
                 if max_bytes < 0:
                     raise ArchiveRefused("archive: too large")
                 entries.append(_entry(tar, info))
-    except tarfile.TarError as error:
-        raise ArchiveRefused(f"archive: {error}") from error
+    except (tarfile.TarError, ValueError, OverflowError, EOFError, MemoryError) as error:
+        raise ArchiveRefused(str(error) if isinstance(error, ArchiveRefused) else f"archive: {error}") from error
+    _check_names(entries)
     return sorted(entries, key=lambda entry: ("dfl".index(entry[0]), entry[2]))
+
+
+def _check_names(entries: list[Entry]) -> None:
+    """ArchiveRefused where two entries have one name, or one lies below another that is no directory."""
+    kinds: dict[bytes, str] = {}
+    for kind, _, path, _ in entries:
+        if path in kinds:
+            raise ArchiveRefused(f"archive: {path!r} is there twice")
+        kinds[path] = kind
+    for path in kinds:
+        above = posixpath.dirname(path)
+        while above:
+            if kinds.get(above, "d") != "d":
+                raise ArchiveRefused(f"archive: {path!r} lies below {above!r}, which is no directory")
+            above = posixpath.dirname(above)
 
 
 def contents(archive: bytes, paths: Iterable[str] | None, limit: int, caps: tuple[int, int]) -> dict[str, bytes]:

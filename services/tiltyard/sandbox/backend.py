@@ -28,6 +28,10 @@ class SandboxLost(SandboxError):
     """The sandbox is gone; the infrastructure's fault unless counters say otherwise."""
 
 
+class SnapshotFailed(SandboxError):
+    """No snapshot could be taken of a sandbox, which may be gone now."""
+
+
 class LimitBusy(SandboxError):
     """The memory in use is above the limit that was asked for, for now."""
 
@@ -38,6 +42,18 @@ class WorkspaceTooLarge(SandboxError):
 
 class WorkspaceFull(SandboxError):
     """A file could not be written because the workspace has no room left."""
+
+
+class Busy(SandboxError):
+    """More is asked of one sandbox at a time than it takes; ask again later."""
+
+
+class Absent(SandboxError):
+    """There is no such file, directory or background command."""
+
+
+class PatchRefused(ValueError):
+    """A patch that does not fit the files exactly; the message says which line."""
 
 
 class ArchiveRefused(ValueError):
@@ -56,8 +72,32 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     """Id of a session's snapshot to start from; empty: the profile's clean state."""
 
 
+class Background(msgspec.Struct, frozen=True, kw_only=True):
+    """A background command."""
+
+    number: int
+    program: str
+    running: bool
+    stdout_bytes: int
+    stderr_bytes: int
+    """Written so far."""
+
+
+class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the workspace."""
+
+    path: str
+    kind: str
+    """'d' directory, 'f' file, 'l' link, 'o' another (pipe, socket)."""
+    mode: int
+    size: int
+
+
 class Sandbox(Protocol):
-    """One running sandbox with its workspace."""
+    """One running sandbox with its workspace.
+
+    One request runs at a time; others wait in order, and `Busy` turns away what the queue has no room for.
+    """
 
     id: str
     profile: str
@@ -68,19 +108,59 @@ class Sandbox(Protocol):
     def alive(self) -> bool: ...
 
     async def run(self, command: Command) -> Execution:
-        """Write the command's files, run it, wait for its end. Never raises for what the code did."""
+        """Write the command's files, run it, wait for its end; one in the background is only started (`job`).
+
+        Never raises for what the code did. ValueError for a command that can't be run, Busy when too many wait.
+        """
         ...
 
-    async def write(self, files: Mapping[str, bytes]) -> None:
+    async def interrupt(self) -> None:
+        """End the command that runs now, if there is one, as at its wall limit: its output is kept."""
+        ...
+
+    async def jobs(self) -> list[Background]:
+        """The background commands, those that have ended included."""
+        ...
+
+    async def output(self, job: int) -> Execution:
+        """What a background command has given so far; Absent for a number that there is not.
+
+        While it runs, `exit_code` and `signal` are None and the detail says so.
+        """
+        ...
+
+    async def signal(self, job: int, number: int) -> None:
+        """Signal a background command; a kill (9) reaches everything it started. Absent when there is none."""
+        ...
+
+    async def restart_shell(self) -> None:
+        """End the persistent shell and its jobs; files stay, and the next command in a shell gets a new one."""
+        ...
+
+    async def write(self, files: Mapping[str, bytes], user: str = "policy") -> None:
         """Write files, relative path to content; what is in the way is replaced. ValueError for a bad path."""
         ...
 
-    async def restore(self, archive: bytes) -> None:
-        """Unpack a workspace archive (tar); ArchiveRefused for links outside, devices, or over the caps."""
+    async def restore(self, archive: bytes, under: str = "", user: str = "policy") -> None:
+        """Unpack an archive (tar) into the workspace or the directory `under`.
+
+        ArchiveRefused for links outside, devices, names given twice, or over the caps.
+        """
         ...
 
-    async def export(self) -> bytes:
-        """The workspace as a tar, the same bytes for the same content; WorkspaceTooLarge over the caps."""
+    async def export(self, under: str = "") -> bytes:
+        """The workspace or what is below `under` as a tar, the same bytes for the same content.
+
+        WorkspaceTooLarge over the caps, Absent when there is no `under`.
+        """
+        ...
+
+    async def entries(self, under: str = "") -> list[FileInfo]:
+        """What there is in the workspace or below `under`, sorted; errors as of `export`."""
+        ...
+
+    async def patch(self, diff: bytes) -> list[str]:
+        """Apply a unified diff, all of it or nothing; the paths that changed. PatchRefused unless it fits exactly."""
         ...
 
     async def read(self, paths: Iterable[str], limit: int = 1 << 20) -> dict[str, bytes]:
@@ -104,6 +184,16 @@ class Backend(Protocol):
 
     async def start(self, want: Want) -> Sandbox:
         """A ready sandbox as wanted, its workspace empty unless it starts from a snapshot; StartFailed otherwise."""
+        ...
+
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        """Id for `Want.snapshot`: sandboxes started so begin with its files and background processes, their random
+        numbers apart. Waits for a running command; the sandbox goes on. SnapshotFailed where this can't be done,
+        SandboxLost when the sandbox is gone. Kept until it is forgotten, too many are newer, or the back-end closes."""
+        ...
+
+    async def forget_snapshot(self, snapshot: str) -> None:
+        """Remove a snapshot; harmless when it has gone."""
         ...
 
     async def close(self) -> None:

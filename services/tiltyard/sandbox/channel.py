@@ -11,6 +11,8 @@ import asyncio
 import marshal
 from typing import Any
 
+import anyio
+
 from .backend import SandboxLost
 
 MARSHAL_VERSION = 2
@@ -50,6 +52,11 @@ class Channel:
     ) -> None:
         self._reader, self._writer, self._source, self._max = reader, writer, source, max_frame
 
+    @property
+    def ended(self) -> bool:
+        """Has the other side gone, with nothing left to read?"""
+        return self._reader.at_eof()
+
     async def send(self, request: dict[str, Any]) -> None:
         """Write a request; SandboxLost when nobody reads any more."""
         try:
@@ -75,14 +82,18 @@ class Channel:
 
 
 async def connect(stdin: Any, stdout: Any, max_frame: int) -> Channel:
-    """A channel over the pipes of a `subprocess.Popen` (binary files, whose ownership it takes)."""
+    """A channel over the pipes of a `subprocess.Popen` (binary files, whose ownership it takes).
+
+    Not to be cancelled half-way, when nobody could say who owns the pipes; it takes one turn of the loop.
+    """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 20, loop=loop)
-    source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), stdout)
-    try:
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdin)
-    except BaseException:
-        source.close()
-        stdin.close()
-        raise
+    with anyio.CancelScope(shield=True):
+        source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), stdout)
+        try:
+            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdin)
+        except OSError:
+            source.close()
+            stdin.close()
+            raise
     return Channel(reader, asyncio.StreamWriter(transport, protocol, None, loop), source, max_frame)

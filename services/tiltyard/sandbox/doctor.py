@@ -1,4 +1,4 @@
-"""Does the sandbox hold here? Judged by behaviour, in about a second: `python -m tiltyard.sandbox.doctor`.
+"""Does the sandbox hold here? Judged by behaviour, in about a second.
 
 Invariants: version strings are never looked at; every check that fails says how to mend it; nothing is left behind.
 Left out: escapes from the sandbox, which no self-test can rule out.
@@ -6,138 +6,122 @@ Left out: escapes from the sandbox, which no self-test can rule out.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Sequence
-
 import anyio
-import msgspec
 
-from tiltyard_proto.messages import Command, ExecLimits, Execution
-from tiltyard_proto.outcomes import Outcome
-
-from .backend import Sandbox, StartFailed, Want
+from . import images, probe
+from .backend import Backend, StartFailed, Want
+from .backends import open_backend
+from .checks import GROUPS, LIMITS, PLATFORM, PROBES, RUNSC, Check, check
 from .gvisor import GVisorBackend
 from .settings import SandboxSettings
-
-RUNSC = "get a working runsc with infra/setup/runsc.sh"
-GROUPS = "give the service control groups with memory and pids (see the operations page)"
-LIMITS = ExecLimits(wall_s=5.0, cpu_s=4.0, memory_bytes=64 << 20, processes=16, disk_bytes=16 << 20)
-FORK = """
-import os, time
-made = 0
-try:
-    while made < 40:
-        if os.fork() == 0:
-            time.sleep(5)
-            os._exit(0)
-        made += 1
-except BlockingIOError:
-    print("refused", made)
-"""
-FILL = """
-try:
-    with open("big", "wb") as file:
-        for _ in range(64):
-            file.write(bytes(1 << 20))
-except OSError as error:
-    print("refused", error.errno)
-"""
-REACH = """
-import socket
-for address in ("1.1.1.1", "169.254.169.254"):
-    try:
-        socket.create_connection((address, 80), timeout=2)
-    except TimeoutError:
-        print("hangs")
-    except OSError:
-        print("refused")
-"""
-EAT = "block = b'x' * (1 << 30)\n"
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding."""
-
-    name: str
-    ok: bool
-    detail: str = ""
-    mend: str = ""
-
-
-def _script(source: str) -> Command:
-    return Command(argv=("python3", "check.py"), files={"check.py": source.encode()}, limits=LIMITS)
-
-
-class _Probe(msgspec.Struct, frozen=True):
-    name: str
-    command: Command
-    good: Callable[[Execution], bool]
-    mend: str
-
-
-PROBES = (
-    _Probe(
-        "files",
-        Command(argv=("sh", "-c", "ls -d /usr && stat -c %F /usr"), limits=LIMITS),
-        lambda found: found.stdout == b"/usr\ndirectory\n",
-        RUNSC,
-    ),
-    _Probe("processes", _script(FORK), lambda found: found.stdout.startswith(b"refused"), RUNSC),
-    _Probe("disk", _script(FILL), lambda found: found.stdout.startswith(b"refused"), RUNSC),
-    _Probe("network", _script(REACH), lambda found: found.stdout == b"refused\nrefused\n", RUNSC),
-    _Probe("memory", _script(EAT), lambda found: found.outcome is Outcome.OUT_OF_MEMORY, GROUPS),
-)
+from .trial import Snapshots, Trial
 
 
 async def doctor(settings: SandboxSettings, profile: str = "python") -> list[Check]:
-    """Start one sandbox and try what it must allow and what it must refuse."""
+    """Start one sandbox and try what it must allow and what it must refuse; with gVisor, snapshots as well."""
     try:
-        backend = GVisorBackend.open(settings)
+        backend = open_backend(settings)
     except StartFailed as error:
         return [_not_started(error)]
     try:
-        sandbox = await backend.start(Want(profile=profile, disk_bytes=LIMITS.disk_bytes))
-        checks = [Check(name="start", ok=True, detail=f"{sandbox.start_s * 1000:.0f} ms, {backend.platform}")]
-        checks += [await _check(sandbox, probe) for probe in PROBES]
-        await sandbox.kill()
-        checks.append(Check(name="clean-up", ok=backend.leaked == 0, detail=f"{backend.leaked} left", mend=GROUPS))
-        return checks
+        if isinstance(backend, GVisorBackend):
+            return await _judge_runsc(backend, profile)
+        return await _judge(backend, profile)
     except StartFailed as error:
         return [_not_started(error)]
     finally:
         await backend.close()
 
 
+async def accept(settings: SandboxSettings, profile: str) -> probe.Verdict:
+    """The verdict on the configured runsc, kept from an earlier call or made now; StartFailed when it is refused."""
+    home = images.home_of(settings)
+    image = images.find_image(settings, profile)
+    digest = await anyio.to_thread.run_sync(probe.digest_of, images.find_runsc(settings))
+    known = probe.verdict(home, digest, settings.platform, image)
+    if known is None or not known.accepted:
+        checks = await doctor(settings, profile)
+        bad = [check for check in checks if not check.ok and not check.optional]
+        if bad:
+            raise StartFailed("the sandbox's self-test fails: " + "; ".join(render(check) for check in bad))
+        good = {check.name for check in checks if check.ok}
+        known = probe.Verdict(accepted=True, snapshots="snapshot" in good, leave_running="branch" in good)
+        probe.keep_verdict(home, digest, settings.platform, image, known)
+    return known
+
+
+async def _judge(backend: Backend, profile: str) -> list[Check]:
+    sandbox = await backend.start(Want(profile=profile, disk_bytes=LIMITS.disk_bytes))
+    platform = f", {backend.platform}" if isinstance(backend, GVisorBackend) else ""
+    checks = [Check(name="start", ok=True, detail=f"{sandbox.start_s * 1000:.0f} ms{platform}")]
+    checks += [await check(sandbox, tried) for tried in PROBES]
+    await sandbox.kill()
+    checks.append(Check(name="clean-up", ok=backend.leaked == 0, detail=f"{backend.leaked} left", mend=GROUPS))
+    return checks
+
+
+async def _judge_runsc(backend: GVisorBackend, profile: str) -> list[Check]:
+    """The sandbox and the snapshots are tried at the same time."""
+    able = await anyio.to_thread.run_sync(probe.capabilities, backend.runsc, images.home_of(backend.settings))
+    if backend.platform == "auto":
+        backend.platform = "ptrace" if "ptrace" in able.platforms else "systrap"
+    if able.platforms and backend.platform not in able.platforms:
+        said = f"this runsc has no {backend.platform}, only {', '.join(sorted(able.platforms))}"
+        return [Check(name="platform", ok=False, detail=said, mend=PLATFORM)]
+    image = images.find_image(backend.settings, profile)
+    found: list[Check] = []
+    tried: list[Snapshots] = []
+
+    async def snapshots() -> None:
+        group = backend.tree.group(backend.instance.group_name("trial"))
+        path = backend.instance.path / "trial"
+        trial = Trial(able, backend.runsc, backend.platform, image, path, group)
+        tried.append(await anyio.to_thread.run_sync(trial.run))
+
+    async with anyio.create_task_group() as tasks:  # what it starts is waited for
+        tasks.start_soon(snapshots)
+        try:
+            found += await _judge(backend, profile)
+        except StartFailed as error:
+            return [_not_started(error)]
+    return [*_about(backend.runsc, able), *found, *_snapshot_checks(able, tried[0])]
+
+
+def _about(runsc: str, able: probe.Capabilities) -> list[Check]:
+    extras = {
+        "uncompressed snapshots": able.uncompressed,
+        "background restore": able.background,
+        "directfs": able.directfs,
+        "overlay in a directory": able.overlay_dir,
+    }
+    has = ", ".join(name for name, there in extras.items() if there) or "nothing optional"
+    return [Check(name="runsc", ok=True, detail=f"{runsc} ({able.digest[:12]}); has {has}")]
+
+
+def _snapshot_checks(able: probe.Capabilities, tried: Snapshots) -> list[Check]:
+    form = "uncompressed" if able.uncompressed else "compressed, which makes restores slow"
+    original = "a sandbox goes on after its snapshot" if tried.leave_running else tried.detail
+    return [
+        Check(
+            name="snapshot", ok=tried.restore, detail=form if tried.restore else tried.detail, mend=RUNSC, optional=True
+        ),
+        Check(name="branch", ok=tried.leave_running, detail=original, mend=RUNSC, optional=True),
+    ]
+
+
 def _not_started(error: StartFailed) -> Check:
     said = str(error)  # what is missing is named with its mend already
-    return Check(name="start", ok=False, detail=said, mend="" if "infra/setup" in said else RUNSC)
+    named = "infra/setup" in said or "`tiltyard" in said
+    return Check(name="start", ok=False, detail=said, mend="" if named else RUNSC)
 
 
-async def _check(sandbox: Sandbox, probe: _Probe) -> Check:
-    found = await sandbox.run(probe.command)
-    ok = probe.good(found)
-    said = (found.stdout + found.stderr).decode("utf-8", "replace").strip().replace("\n", ", ")
-    detail = found.detail or said[-120:]
-    return Check(name=probe.name, ok=ok, detail=detail, mend="" if ok else probe.mend)
+def render(check: Check) -> str:
+    """One finding as a line."""
+    sign = "ok  " if check.ok else "note" if check.optional else "FAIL"
+    mend = f"; mend: {check.mend}" if check.mend and not check.ok else ""
+    return f"{sign}  {check.name}: {check.detail}{mend}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the findings; 0 when all is well."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tiltyard.sandbox.doctor", description="Does the sandbox hold here?"
-    )
-    parser.add_argument("--runsc", default="", help="path of the runsc to judge")
-    parser.add_argument("--home", default="", help="directory of runsc and images")
-    parser.add_argument("--platform", default=SandboxSettings().platform, help="auto, systrap or ptrace")
-    options = parser.parse_args(argv)
-    settings = SandboxSettings(runsc=options.runsc, home=options.home, platform=options.platform)
-    checks = anyio.run(doctor, settings, backend_options={"use_uvloop": True})
-    for check in checks:
-        mend = f"; mend: {check.mend}" if check.mend and not check.ok else ""
-        print(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}{mend}")
-    return 0 if all(check.ok for check in checks) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def passed(checks: list[Check]) -> bool:
+    """Do sandboxes hold, by these findings?"""
+    return all(check.ok or check.optional for check in checks)

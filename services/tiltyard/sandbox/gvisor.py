@@ -1,113 +1,57 @@
-"""Sandboxes on gVisor: an attached `runsc run` per sandbox, its init our agent, in a control group of ours.
+"""Sandboxes on gVisor: an attached `runsc run` or `runsc restore` per sandbox, its init our agent, in a control group.
 
 Invariants: nothing of a sandbox outlives the service: the launcher gets SIGKILL with the thread that started it (the
 event loop's, which lives as long as the service), the agent ends when its stdin ends, and a later start sweeps what
-is left. Never `runsc delete` or `runsc exec`: killing the group and removing two directories is faster and can't
-hang. The root is read-only, every tmpfs has a size, there is no network, and the environment holds nothing of the
-host. Left out: checkpoints (they don't pay for a light agent), rootless operation.
+is left. The root is read-only, every tmpfs has a size, there is no network (or one with a proxy alone, see `network`)
+and the environment holds nothing of the host. A snapshot that can't be used costs a cold start, never a failure; what
+is restored answers a fresh token before it is used. Left out: rootless operation.
 """
 
 from __future__ import annotations
 
-import errno
 import functools
+import hashlib
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import anyio
+import msgspec
 import structlog
 
-from . import images
-from .backend import LimitBusy, SandboxLost, StartFailed, Want
-from .cgroups import Cgroup, CgroupError, Counters, Limits, Tree
+from . import images, profiles
+from .backend import Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
+from .cell import GVisorCell
+from .cgroups import CgroupError, Limits, Tree
 from .channel import Channel, connect
 from .instance import Instance, reconcile
-from .reaper import reap
-from .remote import ENVIRONMENT, RemoteSandbox
+from .launch import UID, Runsc, environment, spec
+from .network import Networks
+from .profiles import Profile
+from .remote import ENVIRONMENT, RemoteSandbox, variables_of
 from .settings import SandboxSettings
+from .snapshots import Branches, Store, key_of
 
-UID = 1000
-CAPABILITIES = ["CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER"]
-ENTER = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 97; shift; n=$((n-1)); done; exec "$@"'
-"""Shell that enters control groups, then becomes its remaining arguments."""
-
-
-def spec(image: Path, argv: list[str], disk_bytes: int, tmp_bytes: int) -> dict[str, Any]:
-    """The OCI specification of a sandbox. Sizes are bytes."""
-
-    def tmpfs(where: str, size: int, mode: str) -> dict[str, Any]:
-        options = ["nosuid", "nodev", f"size={size}", f"mode={mode}"]
-        return {"destination": where, "type": "tmpfs", "source": "tmpfs", "options": options}
-
-    capabilities = dict.fromkeys(("bounding", "effective", "permitted"), CAPABILITIES)
-    return {
-        "ociVersion": "1.0.2",
-        "hostname": "sandbox",
-        "process": {
-            "terminal": False,
-            "user": {"uid": 0, "gid": 0},
-            "args": argv,
-            "env": [f"{key}={value}" for key, value in ENVIRONMENT.items()],
-            "cwd": "/",
-            "capabilities": {**capabilities, "inheritable": [], "ambient": []},
-            "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}],
-            "noNewPrivileges": True,
-        },
-        "root": {"path": str(image), "readonly": True},
-        "mounts": [
-            {"destination": "/proc", "type": "proc", "source": "proc"},
-            tmpfs("/dev/shm", tmp_bytes, "1777"),
-            tmpfs("/tmp", tmp_bytes, "1777"),
-            tmpfs("/workspace", disk_bytes, "777"),
-        ],
-        "linux": {"namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount")]},
-    }
+log = structlog.get_logger()
+MIB = 1 << 20
+BUILD_TRIES = 3
+"""Failed attempts at a profile's snapshot after which this service starts that profile cold."""
 
 
-class GVisorCell:
-    """The launcher, its control group and its directory; see `remote.Cell`."""
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How sandboxes of one want are started."""
 
-    def __init__(self, backend: GVisorBackend, name: str, group: Cgroup, path: Path, extra_bytes: int) -> None:
-        self.backend, self.name, self.group, self.path, self.extra = backend, name, group, path, extra_bytes
-        self.memory = 0
-        self.process: subprocess.Popen[bytes] | None = None
-        self.channel: Channel | None = None
-
-    def set_memory(self, size: int) -> None:
-        if size == self.memory:
-            return
-        try:
-            self.group.set_memory(size + self.extra)
-            self.memory = size
-        except OSError as error:
-            if error.errno == errno.EBUSY:
-                raise LimitBusy(self.name) from error
-            raise SandboxLost(f"can't limit memory to {size} bytes: {error.strerror}") from error
-
-    def counters(self) -> Counters:
-        return self.group.counters()
-
-    async def destroy(self) -> None:
-        """Kill everything, reap the launcher, remove the group and the directory; count what stays."""
-        if self.channel is not None:
-            self.channel.close()
-        gone = await anyio.to_thread.run_sync(self._destroy)
-        self.backend.forget(self.name, gone)
-
-    def _destroy(self) -> bool:
-        family = set(self.group.pids())
-        gone = self.group.destroy()
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            reap(family - {self.process.pid})
-        shutil.rmtree(self.path, ignore_errors=True)
-        return gone and not self.path.exists()
+    want: Want
+    profile: Profile
+    bundle: Path
+    environment: dict[str, str]
+    """Variables of every command."""
+    key: str = ""
+    """Names the snapshot they are restored from; empty: they start cold."""
 
 
 class GVisorBackend:
@@ -116,10 +60,16 @@ class GVisorBackend:
     def __init__(self, settings: SandboxSettings, tree: Tree, instance: Instance) -> None:
         self.settings, self.tree, self.instance = settings, tree, instance
         self.runsc = images.find_runsc(settings)
-        self.platform = settings.platform
+        self.platform: str = settings.platform
         self.leaked = 0
-        self._live: dict[str, GVisorCell] = {}
-        self._bundles: dict[Want, Path] = {}
+        self.profiles = profiles.load(images.profile_folders(settings))
+        self.store = Store(images.home_of(settings) / "snapshots", settings.snapshot_bytes)
+        self.networks = Networks(settings)
+        self.branches = Branches(instance.path / "branches", settings.branches, settings.branch_bytes)
+        self._live: dict[str, tuple[GVisorCell, Plan]] = {}
+        self._plans: dict[Want, Plan] = {}
+        self._failed: dict[str, int] = {}
+        self._building: set[str] = set()
         self._count = 0
         self._choosing = anyio.Lock()
 
@@ -138,7 +88,7 @@ class GVisorBackend:
         home = images.home_of(settings)
         swept = reconcile(home, tree)
         if swept:
-            structlog.get_logger().warning("swept_dead_sandboxes", count=swept)
+            log.warning("swept_dead_sandboxes", count=swept)
         return cls(settings, tree, Instance(home, tree))
 
     # ------------------------------------------------------------ start
@@ -155,22 +105,32 @@ class GVisorBackend:
         return await self._start(want)
 
     async def _start(self, want: Want) -> RemoteSandbox:
+        if want.snapshot:
+            branch = self.branches.find(want.snapshot)
+            if branch is None:
+                raise StartFailed(f"snapshot {want.snapshot!r} is gone")
+            return await self._launched(await self._plan(branch.want), branch.path)
+        plan = await self._plan(want)
+        image = await self._image(plan) if plan.key else None
+        if image is not None:
+            try:
+                return await self._launched(plan, image)
+            except StartFailed as error:
+                drop = functools.partial(self.store.drop, plan.key, str(error))
+                await anyio.to_thread.run_sync(drop)
+                self._failed[plan.key] = self._failed.get(plan.key, 0) + 1
+        return await self._launched(plan, None)
+
+    async def _launched(self, plan: Plan, image: Path | None) -> RemoteSandbox:
+        """A running sandbox: cold, or restored from `image`. StartFailed, with nothing left, otherwise."""
         begun = time.monotonic()
-        bundle = await self._bundle(want)
-        self._count += 1
-        name = f"s{self._count}"
-        path = self.instance.path / name
-        settings = self.settings
-        cell = GVisorCell(
-            self, name, self.tree.group(self.instance.group_name(name)), path, want.disk_bytes + settings.overhead_bytes
-        )
-        self._live[name] = cell
+        cell = self._cell(plan)
         try:
-            with anyio.fail_after(settings.start_s):
-                channel = await self._launch(cell, bundle)
-                hello = await channel.receive()
+            with anyio.fail_after(self.settings.start_s):
+                channel = await self._launch(cell, plan, image)
+                await (_greet(channel) if image is None else _fence(channel))
         except (SandboxLost, TimeoutError, OSError, CgroupError) as error:
-            why = _last_line(path / "stderr") or str(error) or f"not ready within {settings.start_s:g} s"
+            why = _last_line(cell.path / "stderr") or str(error) or f"not ready within {self.settings.start_s:g} s"
             with anyio.CancelScope(shield=True):
                 await cell.destroy()
             raise StartFailed(f"runsc: {why}") from error
@@ -178,54 +138,155 @@ class GVisorBackend:
             with anyio.CancelScope(shield=True):
                 await cell.destroy()
             raise
-        if hello[0] != b"hello":
-            await cell.destroy()
-            raise StartFailed("the agent did not say hello")
-        return RemoteSandbox(name, want.profile, channel, cell, settings, time.monotonic() - begun)
+        took = time.monotonic() - begun
+        sandbox = RemoteSandbox(cell.name, plan.want.profile, channel, cell, self.settings, took)
+        sandbox.environment = {**plan.environment, **cell.network.environment}
+        return sandbox
 
-    async def _launch(self, cell: GVisorCell, bundle: Path) -> Channel:
+    def _cell(self, plan: Plan) -> GVisorCell:
+        self._count += 1
+        name = f"s{self._count}"
+        group = self.tree.group(self.instance.group_name(name))
+        extra = plan.want.disk_bytes + plan.profile.overhead_bytes
+        cell = GVisorCell(name, group, self.instance.path / name, extra, self.forget)
+        self._live[name] = (cell, plan)
+        return cell
+
+    async def _launch(self, cell: GVisorCell, plan: Plan, image: Path | None) -> Channel:
         settings = self.settings
         cell.path.mkdir(mode=0o700)
-        memory = (256 << 20) + cell.extra
-        cell.group.create(Limits(memory_bytes=memory, pids=settings.host_pids, cpus=settings.cpus))
-        cell.process = self._spawn(cell, bundle)
-        frame = settings.workspace_bytes + settings.workspace_entries * 1100 + (8 << 20)
+        cell.network = await anyio.to_thread.run_sync(self.networks.attach, plan.want.egress)
+        limits = Limits(memory_bytes=256 * MIB + cell.extra, pids=settings.host_pids, cpus=plan.profile.cpus)
+        cell.group.create(limits)
+        cell.process = self._spawn(cell, plan, image)
+        frame = settings.workspace_bytes + settings.workspace_entries * 1100 + 8 * MIB
         cell.channel = await connect(cell.process.stdin, cell.process.stdout, frame)
         return cell.channel
 
-    def _spawn(self, cell: GVisorCell, bundle: Path) -> subprocess.Popen[bytes]:
+    def _spawn(self, cell: GVisorCell, plan: Plan, image: Path | None) -> subprocess.Popen[bytes]:
         """Start the launcher. From this thread on purpose: the parent-death signal is tied to it."""
-        entries = [str(entry) for entry in cell.group.entries]
-        command = ["/bin/sh", "-c", ENTER, "enter", str(len(entries)), *entries]
-        command += ["setpriv", "--pdeathsig", "KILL", "--", self.runsc, "--root", str(cell.path)]
-        command += [f"--platform={self.platform}", "--network=none", "--net-raw=false", "--ignore-cgroups"]
-        command += ["--overlay2=none", "run", "--bundle", str(bundle), f"{self.instance.id}-{cell.name}"]
+        network, entries, name = cell.network, cell.group.entries, self._name(cell)
+        runsc = Runsc(path=self.runsc, platform=self.platform, network=network.kind, before=network.launcher())
+        bundle = network.bundle(plan.bundle, cell.path)
+        if image is None:
+            command = runsc.run(cell.path, entries, bundle, name)
+        else:
+            command = runsc.restore(cell.path, entries, bundle, image, name)
         with (cell.path / "stderr").open("wb") as stderr:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env={"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")},
+                env=environment(),
                 start_new_session=True,
             )
 
-    async def _bundle(self, want: Want) -> Path:
-        """The OCI bundle of a want, written once and shared by its sandboxes."""
-        if want not in self._bundles:
-            make = functools.partial(self._make_bundle, want)
-            self._bundles[want] = await anyio.to_thread.run_sync(make)
-        return self._bundles[want]
+    def _runsc(self) -> Runsc:
+        return Runsc(path=self.runsc, platform=self.platform)
 
-    def _make_bundle(self, want: Want) -> Path:
+    def _name(self, cell: GVisorCell) -> str:
+        return f"{self.instance.id}-{cell.name}"
+
+    # ------------------------------------------------------------ plans
+
+    async def _plan(self, want: Want) -> Plan:
+        """How to start a want; its OCI bundle is written once and shared by its sandboxes."""
+        if want not in self._plans:
+            make = functools.partial(self._make_plan, want)
+            self._plans[want] = await anyio.to_thread.run_sync(make)
+        return self._plans[want]
+
+    def _make_plan(self, want: Want) -> Plan:
+        profile = self.profiles.get(want.profile)
+        if profile is None:
+            raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
         image = images.find_image(self.settings, want.profile)
         folder = images.install_agent(image)
-        argv = ["/usr/bin/python3", "-c", images.boot_line(folder, "/workspace", UID)]
-        bundle = self.instance.path / f"bundle-{want.profile}-{want.disk_bytes}"
-        bundle.mkdir(exist_ok=True)
-        text = json.dumps(spec(image, argv, want.disk_bytes, self.settings.tmp_bytes))
-        (bundle / "config.json").write_text(text)
-        return bundle
+        argv = [*images.interpreter(image), "-c", images.boot_line(folder, "/workspace", UID, profile.preload)]
+        said = spec(image, argv, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT)
+        bundle = self.instance.path / f"bundle-{len(self._plans)}-{secrets.token_hex(2)}"
+        bundle.mkdir()
+        (bundle / "config.json").write_text(json.dumps(said))
+        variables = variables_of(images.environment_of(image), profile.environment)
+        if not profile.preload or profile.snapshot == "never" or want.egress:
+            return Plan(want=want, profile=profile, bundle=bundle, environment=variables)
+        with open(self.runsc, "rb") as file:
+            binary = hashlib.file_digest(file, "sha256").hexdigest()
+        status = image.stat()
+        key = key_of(binary, self._runsc().flags, said, str(image.resolve()), status.st_ino, os.uname().release)
+        return Plan(want=want, profile=profile, bundle=bundle, environment=variables, key=key)
+
+    # ------------------------------------------------------------ snapshots
+
+    async def _image(self, plan: Plan) -> Path | None:
+        """The snapshot of a plan, made now if nobody has; None when there is none to be had now."""
+        found = await anyio.to_thread.run_sync(self.store.find, plan.key)
+        if found or plan.key in self._building or self._failed.get(plan.key, 0) >= BUILD_TRIES:
+            return found
+        self._building.add(plan.key)
+        try:
+            await self._build(plan)
+        except (StartFailed, SnapshotFailed, OSError) as error:
+            self._failed[plan.key] = self._failed.get(plan.key, 0) + 1
+            log.warning("snapshot_not_built", profile=plan.profile.name, why=str(error))
+            return None
+        finally:
+            self._building.discard(plan.key)
+        return await anyio.to_thread.run_sync(self.store.find, plan.key)
+
+    async def _build(self, plan: Plan) -> None:
+        """Start a sandbox, let it import what the profile asks for, keep what it is then."""
+        begun = time.monotonic()
+        sandbox = await self._launched(plan, None)
+        made = self.instance.path / f"image-{sandbox.id}"
+        try:
+            made.mkdir()
+            await self._checkpoint(sandbox, made, leave_running=False)
+            await anyio.to_thread.run_sync(self.store.add, plan.key, made)
+        finally:
+            await sandbox.kill()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, made, ignore_errors=True))
+        log.info("snapshot_built", profile=plan.profile.name, key=plan.key, seconds=round(time.monotonic() - begun, 2))
+
+    async def _checkpoint(self, sandbox: RemoteSandbox, into: Path, *, leave_running: bool) -> None:
+        """Write the state of a sandbox that no command runs in. SnapshotFailed when runsc can't."""
+        cell, _ = self._live[sandbox.id]
+        command = self._runsc().checkpoint(cell.path, into, self._name(cell), leave_running=leave_running)
+        try:
+            with anyio.fail_after(self.settings.start_s):
+                done = await anyio.run_process(command, check=False, env=environment(), stdin=subprocess.DEVNULL)
+        except TimeoutError as error:
+            raise SnapshotFailed(f"no snapshot of {sandbox.id} within {self.settings.start_s:g} s") from error
+        if done.returncode:
+            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+            raise SnapshotFailed(f"runsc checkpoint: {said[-1][:300]}")
+
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        """See `backend.Backend`."""
+        if sandbox.id not in self._live or not isinstance(sandbox, RemoteSandbox):
+            raise SandboxLost(f"sandbox {sandbox.id} is gone")
+        _, plan = self._live[sandbox.id]
+        if plan.want.egress:
+            raise SnapshotFailed("a sandbox that may reach hosts can't be branched: its connections can't be doubled")
+        name, made = self.branches.place()
+        try:
+            async with sandbox.paused():
+                await self._checkpoint(sandbox, made, leave_running=True)
+            for path in self.branches.keep(name, plan.want):
+                await _remove(path)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await _remove(made)
+            raise
+        return name
+
+    async def forget_snapshot(self, snapshot: str) -> None:
+        """See `backend.Backend`."""
+        path = self.branches.forget(snapshot)
+        if path is not None:
+            await _remove(path)
 
     # ------------------------------------------------------------ end
 
@@ -234,14 +295,33 @@ class GVisorBackend:
         self._live.pop(name, None)
         if not gone:
             self.leaked += 1
-            structlog.get_logger().error("sandbox_leaked", sandbox=name, instance=self.instance.id)
+            log.error("sandbox_leaked", sandbox=name, instance=self.instance.id)
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
-                for cell in list(self._live.values()):
+                for cell, _ in list(self._live.values()):
                     tasks.start_soon(cell.destroy)
+            await anyio.to_thread.run_sync(self.networks.close)
             await anyio.to_thread.run_sync(self.instance.close)
+
+
+async def _greet(channel: Channel) -> None:
+    """Wait for the agent of a cold start."""
+    if (await channel.receive())[0] != b"hello":
+        raise SandboxLost("the agent did not say hello")
+
+
+async def _fence(channel: Channel) -> None:
+    """Wait for a restored agent: it seeds its generators anew and gives back a token that only it was sent."""
+    token = secrets.token_bytes(16)
+    await channel.send({"op": "fence", "token": token})
+    if await channel.receive() != [b"fence", token]:
+        raise SandboxLost("the restored agent did not give the token back")
+
+
+async def _remove(path: Path) -> None:
+    await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, path, ignore_errors=True))
 
 
 def _last_line(path: Path) -> str:

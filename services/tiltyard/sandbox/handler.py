@@ -11,7 +11,7 @@ import msgspec
 
 from tiltyard_proto import flow
 from tiltyard_proto.flow import Hop
-from tiltyard_proto.messages import BlobRef, Execution, Graded, Job, Rollout
+from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Rollout, Turn
 from tiltyard_proto.outcomes import Grade, Outcome, policy_for
 
 Key = tuple[str, int]
@@ -40,6 +40,55 @@ def start_from(rollout: Rollout) -> BlobRef | None:
     return None
 
 
+class Rebuild(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session comes about that is not there: from a workspace, or from files, then by these turns' commands."""
+
+    how: str
+    """'start' (there was none), 'workspace' or 'replay'."""
+    workspace: BlobRef | None = None
+    files: dict[str, bytes] = {}
+    replay: tuple[Turn, ...] = ()
+
+
+def rebuild(rollout: Rollout) -> Rebuild | None:
+    """How the session of the last turn is made anew; None where its environment wants a new attempt instead.
+
+    A turn whose command ended the sandbox was itself followed by a restart from the files of before, so only what ran
+    after the last of those is lost.
+    """
+    mode, before = rollout.task.environment.rebuild, rollout.turns[:-1]
+    restarts = [index for index, turn in enumerate(before) if turn.execution is not None and turn.execution.restarted]
+    first = restarts[-1] + 1 if restarts else 0
+    lost = tuple(turn for turn in before[first:] if turn.command is not None and turn.execution is not None)
+    kept = None if first == 0 else before[first - 1].workspace
+    if mode == "none" and lost:
+        return None
+    replays = mode == "replay" and bool(lost)
+    workspace = kept if replays else start_from(rollout)
+    return Rebuild(
+        how="replay" if replays else "workspace" if before else "start",
+        workspace=workspace,
+        files=rollout.task.environment.files if workspace is None else {},
+        replay=lost if replays else (),
+    )
+
+
+def setup_command(rollout: Rollout, command: Command) -> Command | None:
+    """What runs before a session's first action, in the workspace that `command` will run in; None: nothing."""
+    environment = rollout.task.environment
+    if not environment.setup:
+        return None
+    limits = msgspec.structs.replace(environment.limits, disk_bytes=command.limits.disk_bytes)
+    argv = ("bash", "-c", environment.setup)
+    return Command(argv=argv, files=environment.files, limits=limits, shell=environment.shell == "persistent")
+
+
+def same_ending(found: Execution, recorded: Execution) -> bool:
+    """Did a replayed command do what it had done, as far as the policy saw?"""
+    names = ("outcome", "exit_code", "signal", "stdout", "stderr", "stdout_dropped", "stderr_dropped", "job")
+    return all(getattr(found, name) == getattr(recorded, name) for name in names)
+
+
 def clip(text: str, limit: int) -> str:
     """`text` with its middle cut out when it is longer than `limit` characters."""
     if len(text) <= limit:
@@ -65,8 +114,11 @@ def observation(execution: Execution, limit: int) -> str:
             notes.append(f"exit status {execution.exit_code}")
     else:
         notes.append(execution.detail or execution.outcome.value)
-    if execution.exit_code is None and execution.signal is None and execution.outcome is not Outcome.DISK_LIMIT:
+    lost = execution.exit_code is None and execution.signal is None and not execution.job
+    if execution.restarted or (lost and execution.outcome is not Outcome.DISK_LIMIT):
         notes.append("the sandbox was restarted; files are as they were before this command")
+    elif execution.shell_ended:
+        notes.append("the shell ended; the next command runs in a new one")
     head = "".join(f"[{note}]\n" for note in notes)
     stdout = _stream(execution.stdout, execution.stdout_dropped)
     stderr = _stream(execution.stderr, execution.stderr_dropped)

@@ -1,8 +1,8 @@
 """Root file systems, and the agent's place in them.
 
-Invariants: an image is read-only to what runs in it and shared by all; the agent's directory is named by the hash of
-its sources, put in once and whole, so that any number of services may do it at the same time. Left out: building
-images (`infra/setup/image.sh`).
+Invariants: an image is named by the digest of its profile's recipe, read-only to what runs in it, shared by all, and
+not collected while a process that found it lives; the agent's directory is named by the hash of its sources, put in
+once and whole, so that any number of services may do it at the same time. Left out: building images (`imaging`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
+from . import profiles
 from .backend import StartFailed
+from .guest import enter
+from .imagestore import Store
 from .settings import SandboxSettings
 
 AGENT_ROOT = "tiltyard"
-BOOT = "import sys; sys.path[0] = {path!r}; from guest.agent import main; main({workspace!r}, {uid!r})"
+LENT = f"{AGENT_ROOT}/python"
+"""Where the agent's Python lies in an image that has none of its own; see `imaging.interpreter`."""
+LOADER = "loader.so"
+BOOT = "import sys; sys.path[0] = {path!r}; from guest.agent import main; main({workspace!r}, {uid!r}, {modules!r})"
 
 
 def home_of(settings: SandboxSettings) -> Path:
@@ -29,13 +35,52 @@ def home_of(settings: SandboxSettings) -> Path:
 
 
 def find_image(settings: SandboxSettings, profile: str) -> Path:
-    """The root file system of a profile; StartFailed, with how to build it, when there is none."""
+    """The root file system of a profile, in use from now until this process ends; StartFailed, with how to build it,
+    when there is none."""
     named = settings.image.get(profile)
-    images = home_of(settings) / "images"
-    found = [Path(named)] if named else sorted(images.glob(f"{profile}-*"), key=lambda path: path.stat().st_mtime)
-    if not found or not found[-1].is_dir():
-        raise StartFailed(f"no image for profile {profile!r} in {images}; build it with infra/setup/image.sh {profile}")
-    return found[-1]
+    if named:
+        if not Path(named).is_dir():
+            raise StartFailed(f"no image for profile {profile!r} at {named} (sandbox.image); {_mend(profile)}")
+        return Path(named)
+    try:
+        wanted = profiles.digest(profiles.find(profile, profile_folders(settings)))
+    except profiles.ProfileError as error:
+        raise StartFailed(str(error)) from error
+    store = Store(home_of(settings))
+    found = store.found(profile, wanted)
+    if found is None or not _in_use(store, found):
+        raise StartFailed(f"no image for profile {profile!r} in {store.path}; {_mend(profile)}")
+    return found
+
+
+def _mend(profile: str) -> str:
+    return f"build it with `tiltyard sandbox images build {profile}`"
+
+
+def environment_of(image: Path) -> dict[str, str]:
+    """Variables that an image sets for its commands."""
+    meta = Store(image.parent.parent).meta(image)
+    return meta.environment if meta else {}
+
+
+_held: dict[Path, int] = {}
+
+
+def _in_use(store: Store, image: Path) -> bool:
+    """Keep the image from being collected while this process lives."""
+    if image not in _held:
+        try:
+            _held[image] = store.hold(image)
+        except FileNotFoundError:
+            return False
+        except PermissionError:  # an image of another user, who alone can remove it
+            return True
+    return True
+
+
+def profile_folders(settings: SandboxSettings) -> list[Path]:
+    """Directories of profiles besides the shipped ones."""
+    return [Path(settings.profiles).expanduser()] if settings.profiles else []
 
 
 def find_runsc(settings: SandboxSettings) -> str:
@@ -53,9 +98,16 @@ def agent_sources() -> dict[str, bytes]:
     return {item.name: item.read_bytes() for item in folder.iterdir() if item.name.endswith(".py")}
 
 
-def boot_line(folder: str, workspace: str, uid: int) -> str:
-    """What `python3 -c` is given to become the agent."""
-    return BOOT.format(path=folder, workspace=workspace, uid=str(uid))
+def boot_line(folder: str, workspace: str, uid: int, modules: tuple[str, ...] = ()) -> str:
+    """What `python3 -c` is given to become the agent; it imports `modules` before it is ready."""
+    return BOOT.format(path=folder, workspace=workspace, uid=str(uid), modules=modules)
+
+
+def interpreter(image: Path) -> list[str]:
+    """The command line that runs Python for the agent: the image's own, or the one that was lent to it."""
+    if not (image / LENT).is_dir():
+        return ["/usr/bin/python3"]
+    return [f"/{LENT}/lib/{LOADER}", "--library-path", f"/{LENT}/lib", f"/{LENT}/bin/python3"]
 
 
 def install_agent(image: Path) -> str:
@@ -73,6 +125,8 @@ def install_agent(image: Path) -> str:
             guest.mkdir(parents=True)
             for name, source in sources.items():
                 (guest / name).write_bytes(source)
+            (guest / "enter").write_bytes(enter.program())
+            (guest / "enter").chmod(0o755)
             _compile(image, f"/{AGENT_ROOT}/{Path(work).name}/whole")
             guest.parent.chmod(0o755)
             try:
@@ -86,6 +140,6 @@ def install_agent(image: Path) -> str:
 
 
 def _compile(image: Path, folder: str) -> None:
-    command = ["/usr/bin/python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder]
+    command = [*interpreter(image), "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     subprocess.run(["chroot", str(image), *command], check=True, timeout=60, env=environment, capture_output=True)

@@ -10,7 +10,16 @@ CLAIM_SECONDS = Histogram("tiltyard_sandbox_claim_seconds", "Waiting for a sandb
 STARTS_FAILED = Counter("tiltyard_sandbox_starts_failed_total", "Sandboxes that did not start")
 EXECUTIONS = Counter("tiltyard_sandbox_executions_total", "Commands by how they ended", ["work", "outcome"])
 CACHED = Counter("tiltyard_sandbox_cached_total", "Grading jobs answered by an identical one")
+CLAIMS = Counter("tiltyard_sandbox_claims_total", "Sandboxes handed out: ready before (warm) or started then", ["from"])
+POOL_TARGET = Gauge("tiltyard_sandbox_pool_target", "Idle sandboxes that the pool aims at", ["profile"])
 READY = Gauge("tiltyard_sandbox_ready", "Idle sandboxes", ["profile"])
 BUSY = Gauge("tiltyard_sandbox_busy", "Sandboxes running a command")
 SESSIONS = Gauge("tiltyard_sandbox_sessions", "Sessions kept between turns")
 LEAKED = Gauge("tiltyard_sandbox_leaked", "Sandboxes of which something was left behind")
+REBUILT = Counter("tiltyard_sandbox_rebuilt_total", "Sessions that were lost, by what became of them", ["how"])
+EGRESS_CONNECTIONS = Counter("tiltyard_sandbox_egress_connections_total", "Connections that left a sandbox")
+EGRESS_BYTES = Counter("tiltyard_sandbox_egress_bytes_total", "Bytes between sandboxes and the hosts they may reach")
+EGRESS_REFUSED = Counter("tiltyard_sandbox_egress_refused_total", "Connections refused by the proxy", ["reason"])
+GROUP_STARTS = Counter(
+    "tiltyard_sandbox_group_starts_total", "Sessions with a set-up by how it came: set_up, snapshot", ["by"]
+)

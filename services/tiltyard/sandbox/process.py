@@ -17,7 +17,7 @@ from pathlib import Path
 
 import anyio
 
-from .backend import SandboxLost, StartFailed, Want
+from .backend import Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
 from .cgroups import Counters
 from .channel import Channel, connect
 from .images import boot_line
@@ -62,6 +62,8 @@ class ProcessBackend:
         self._count = 0
 
     async def start(self, want: Want) -> RemoteSandbox:
+        if want.egress:
+            raise StartFailed("back-end 'process' has no proxy to reach hosts through; use gvisor")
         begun = time.monotonic()
         self._count += 1
         name = f"p{self._count}"
@@ -93,6 +95,12 @@ class ProcessBackend:
             start_new_session=True,
         )
         return ProcessCell(self, process, path)
+
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        raise SnapshotFailed("the back-end 'process' takes no snapshots")
+
+    async def forget_snapshot(self, snapshot: str) -> None:
+        return
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):

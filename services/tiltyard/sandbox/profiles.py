@@ -8,6 +8,8 @@ digest changes with everything that changes the image. Left out: building images
 from __future__ import annotations
 
 import hashlib
+import platform
+import re
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -17,10 +19,15 @@ import msgspec
 
 from tiltyard.kit.ranges import Above0, Positive, Whole
 
+NAME = "[a-z0-9][a-z0-9.+-]*"
+PACKAGE = "[a-z0-9][a-z0-9.+:=~-]*"
+
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the image is built. Exactly one of `packages` and `oci`."""
 
+    suite: str = "bookworm"
+    """Debian's suite that the packages come from, whatever the host runs; it fixes the version of Python."""
     packages: tuple[str, ...] = ()
     """Debian packages on top of the smallest system; `python3` is always there, for the agent."""
     python: tuple[str, ...] = ()
@@ -56,13 +63,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Idle sandboxes kept ready at least; `sandbox.pool` overrides it."""
 
 
+FORMAT = 2
+"""Changes when the builder makes something else of the same recipe."""
+
+
 class ProfileError(ValueError):
     """A profile that can't be used; the message says which file and why."""
 
 
 def digest(profile: Profile) -> str:
     """Names the image: the same for profiles whose images are built the same way."""
-    return hashlib.sha256(msgspec.json.encode(profile.image, order="sorted")).hexdigest()[:12]
+    recipe = msgspec.json.encode((FORMAT, platform.machine(), profile.image), order="sorted")
+    return hashlib.sha256(recipe).hexdigest()[:12]
 
 
 def parse(text: bytes, where: str) -> Profile:
@@ -73,7 +85,22 @@ def parse(text: bytes, where: str) -> Profile:
         raise ProfileError(f"{where}: {error}") from error
     if bool(profile.image.packages) == bool(profile.image.oci):
         raise ProfileError(f"{where}: image: give either 'packages' or 'oci'")
+    for word, pattern in (
+        (profile.name, NAME),
+        (profile.image.suite, NAME),
+        *((p, PACKAGE) for p in profile.image.packages),
+    ):
+        if not re.fullmatch(pattern, word):
+            raise ProfileError(f"{where}: {word!r}: expected a name like 'python' or 'libc6-dev'")
     return profile
+
+
+def find(name: str, folders: Iterable[Path] = ()) -> Profile:
+    """The profile of this name; ProfileError, with the names there are, when there is none."""
+    known = load(folders)
+    if name not in known:
+        raise ProfileError(f"no profile {name!r}; there are {', '.join(sorted(known))}")
+    return known[name]
 
 
 def load(folders: Iterable[Path] = ()) -> dict[str, Profile]:

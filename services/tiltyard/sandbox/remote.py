@@ -1,37 +1,42 @@
 """A sandbox as the service sees it: an agent behind a channel, in a cell that can be limited, counted and destroyed.
 
-Both back-ends build this and differ only in the cell. Invariants: one request at a time; an exchange that does not
-come to its end (cancelled, timed out, malformed) makes the sandbox unusable, since what is inside is unknown; partial
-output survives the sandbox. Left out: starting it (`gvisor`, `process`).
+All back-ends with an agent build this and differ only in the cell. Invariants: one request at a time, the others wait
+in order and not without end; an exchange that does not come to its end (cancelled, timed out, malformed) makes the
+sandbox unusable, since what is inside is unknown; partial output survives the sandbox. Left out: starting it
+(`gvisor`, `process`), files (`workspace`).
 """
 
 from __future__ import annotations
 
-import math
-import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import anyio
+import msgspec
 
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
 
-from . import archive
-from .attribution import attribute, attribute_loss
-from .backend import LimitBusy, SandboxError, SandboxLost, WorkspaceFull, WorkspaceTooLarge, check_path
+from . import commands
+from .attribution import Ending, attribute_loss, unanswered
+from .backend import Absent, Background, Busy, LimitBusy, SandboxError, SandboxLost, WorkspaceFull, WorkspaceTooLarge
 from .cgroups import Counters
 from .channel import Channel
 from .settings import SandboxSettings
+from .workspace import Files
 
-FILES_S = 30.0
-"""A file operation that takes longer has failed."""
+REQUEST_S = 30.0
+"""A request other than a command that takes longer has failed."""
 GRACE_S = 3.5
+"""After the wall limit: TERM, KILL and sweep inside, before the sandbox itself is killed."""
 LIMIT_TRIES = 40
 LIMIT_WAIT_S = 0.05
-"""After the wall limit: TERM, KILL and sweep inside, before the sandbox itself is killed."""
-OPEN_FILES = 512
+WAITING = 64
+"""Requests that may wait for one sandbox."""
+BACKGROUND = 16
+"""Background commands of one sandbox."""
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/workspace",
@@ -45,6 +50,12 @@ ENVIRONMENT = {
 }
 
 
+def variables_of(image: Mapping[str, str], profile: Mapping[str, str]) -> dict[str, str]:
+    """Variables of every command: ours, with the search path that the image has, and what the profile says."""
+    path = {"PATH": image["PATH"]} if image.get("PATH") else {}
+    return {**image, **ENVIRONMENT, **path, **profile}
+
+
 class Cell(Protocol):
     """What holds the processes of one sandbox."""
 
@@ -53,7 +64,7 @@ class Cell(Protocol):
     async def destroy(self) -> None: ...
 
 
-class RemoteSandbox:
+class RemoteSandbox(Files):
     """See `backend.Sandbox`."""
 
     def __init__(
@@ -62,14 +73,92 @@ class RemoteSandbox:
         self.id, self.profile, self.start_s = name, profile, start_s
         self.node = socket.gethostname()
         self._channel, self._cell, self._settings = channel, cell, settings
+        self.environment: Mapping[str, str] = ENVIRONMENT
+        """Variables of every command."""
         self._usable, self._killed = True, False
         self._lock = anyio.Lock()
+        self._waiting, self._kept = 0, 0
+        self._running = False
 
     @property
     def alive(self) -> bool:
-        return self._usable and not self._killed
+        return self._usable and not self._killed and not self._channel.ended
 
     # ------------------------------------------------------------ commands
+
+    async def run(self, command: Command) -> Execution:
+        request = commands.request(command, self.environment, self._settings.output_hard_bytes)
+        if command.background and self._kept >= BACKGROUND:
+            raise Busy(f"sandbox {self.id} has {BACKGROUND} background commands")
+        async with self._turn():
+            found = await self._run(command, request)
+        return msgspec.structs.replace(found, node=self.node, start_s=self.start_s)
+
+    async def _run(self, command: Command, request: dict[str, Any]) -> Execution:
+        if not self.alive:
+            return Execution(outcome=Outcome.SANDBOX_LOST, detail=f"sandbox {self.id} is gone")
+        before, begun = self._cell.counters(), anyio.current_time()
+        partial: commands.Partial = (bytearray(), bytearray())
+        limits = command.limits
+        try:
+            await self._limit_memory(limits.memory_bytes)
+            with anyio.fail_after(limits.wall_s + GRACE_S):
+                self._running = True
+                fields = await self._exchange(request, partial)
+            return await self._confirmed(self._answered(fields, command, partial), before, limits)
+        except WorkspaceFull as error:
+            return Execution(outcome=Outcome.DISK_LIMIT, detail=str(error))
+        except TimeoutError:
+            ending = unanswered(limits)
+        except SandboxLost as error:
+            ending = attribute_loss(before, self._cell.counters(), limits)
+            if ending.outcome is Outcome.SANDBOX_LOST:
+                ending = ending._replace(detail=f"{ending.detail}: {error}")
+        finally:
+            self._running = False
+        return await self._lost(command, ending, before, partial, anyio.current_time() - begun)
+
+    async def _confirmed(self, found: Execution, before: Counters, limits: ExecLimits) -> Execution:
+        """Unless the kernel killed a part of the sandbox for memory: then what the agent saw says nothing."""
+        if found.outcome is Outcome.FINISHED:
+            return found
+        after = self._cell.counters()
+        if after.oom_kills == before.oom_kills:
+            return found
+        await self.kill()
+        outcome, detail, attribution = attribute_loss(before, after, limits)
+        changes = {"outcome": outcome, "detail": detail, "attribution": attribution, "exit_code": None, "signal": None}
+        return msgspec.structs.replace(found, **changes)
+
+    def _answered(self, fields: list[bytes], command: Command, partial: commands.Partial) -> Execution:
+        if fields[0] == b"kept" and len(fields) == 2:
+            self._kept += 1
+            return Execution(outcome=Outcome.FINISHED, job=commands.number(fields[1]), detail="runs in the background")
+        try:
+            found, flags = commands.execution(fields, command.limits, partial)
+        except SandboxLost:
+            self._usable = False
+            raise
+        if "unswept" in flags:
+            self._usable = False
+        return found
+
+    async def _lost(
+        self, command: Command, ending: Ending, before: Counters, partial: commands.Partial, wall_s: float
+    ) -> Execution:
+        after = self._cell.counters()
+        await self.kill()
+        size = command.limits.output_bytes
+        return Execution(
+            outcome=ending.outcome,
+            attribution=ending.attribution,
+            stdout=bytes(partial[0][:size]),
+            stderr=bytes(partial[1][:size]),
+            wall_s=wall_s,
+            cpu_s=max(0.0, after.cpu_s - before.cpu_s),
+            peak_memory_bytes=after.memory_peak,
+            detail=ending.detail,
+        )
 
     async def _limit_memory(self, size: int) -> None:
         """Set the memory limit; what an earlier command freed may still be on its way back, so a lower one may wait."""
@@ -81,156 +170,87 @@ class RemoteSandbox:
                 await anyio.sleep(LIMIT_WAIT_S)
         raise SandboxLost(f"can't limit memory to {size} bytes: more than that stays in use")
 
-    async def run(self, command: Command) -> Execution:
-        entries = [("f", 0o644, check_path(path), data) for path, data in command.files.items()]
-        if not self.alive:
-            detail = f"sandbox {self.id} is gone"
-            return Execution(outcome=Outcome.SANDBOX_LOST, node=self.node, start_s=self.start_s, detail=detail)
-        before = self._cell.counters()
-        begun = anyio.current_time()
-        partial: tuple[bytearray, bytearray] = (bytearray(), bytearray())
-        limits = command.limits
-        try:
-            await self._limit_memory(limits.memory_bytes)
-            with anyio.fail_after(limits.wall_s + GRACE_S):
-                fields = await self._ask(self._request(command, entries), partial)
-            return self._execution(fields, limits, partial)
-        except WorkspaceFull as error:
-            return Execution(outcome=Outcome.DISK_LIMIT, node=self.node, start_s=self.start_s, detail=str(error))
-        except TimeoutError:
-            outcome, detail = Outcome.WALL_LIMIT, f"stopped after {limits.wall_s:g} s; the sandbox had to be killed"
-        except SandboxLost as error:
-            after = self._cell.counters()
-            outcome, detail = attribute_loss(before, after, limits)
-            detail = f"{detail}: {error}" if outcome is Outcome.SANDBOX_LOST else detail
-        after = self._cell.counters()
-        await self.kill()
-        return Execution(
-            outcome=outcome,
-            stdout=bytes(partial[0][: limits.output_bytes]),
-            stderr=bytes(partial[1][: limits.output_bytes]),
-            wall_s=anyio.current_time() - begun,
-            cpu_s=max(0.0, after.cpu_s - before.cpu_s),
-            peak_memory_bytes=after.memory_peak,
-            start_s=self.start_s,
-            node=self.node,
-            detail=detail,
-        )
+    async def interrupt(self) -> None:
+        if self._running and self.alive:
+            await self._channel.send({"op": "interrupt"})
 
-    def _request(self, command: Command, entries: list[archive.Entry]) -> dict[str, Any]:
-        limits = command.limits
-        rlimits = (
-            ("NPROC", limits.processes),
-            ("NOFILE", OPEN_FILES),
-            ("FSIZE", limits.disk_bytes),
-            ("CPU", max(1, math.ceil(limits.cpu_s))),
-            ("CORE", 0),
-        )
-        return {
-            "op": "run",
-            "argv": list(command.argv),
-            "stdin": command.stdin,
-            "entries": entries,
-            "env": ENVIRONMENT,
-            "wall": float(limits.wall_s),
-            "output": limits.output_bytes,
-            "output_hard": max(self._settings.output_hard_bytes, 2 * limits.output_bytes),
-            "processes": limits.processes,
-            "rlimits": list(rlimits),
-        }
+    # ------------------------------------------------------------ background commands and the shell
 
-    def _execution(self, fields: list[bytes], limits: ExecLimits, partial: tuple[bytearray, bytearray]) -> Execution:
-        if len(fields) != 12 or fields[0] != b"done":
-            self._usable = False
-            raise SandboxLost(f"the agent answered {fields[0][:40]!r}")
-        flags = frozenset(fields[1].decode("ascii", "replace").split(","))
-        status, wall_us, cpu_us, peak = (_number(field) for field in fields[2:6])
-        if "unswept" in flags:
-            self._usable = False
-        outcome, detail = attribute(flags, status, cpu_us / 1e6, limits)
-        stdout, stdout_dropped = _joined(partial[0], fields[6:9], limits.output_bytes)
-        stderr, stderr_dropped = _joined(partial[1], fields[9:12], limits.output_bytes)
-        return Execution(
-            outcome=outcome,
-            exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-            signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-            stdout=stdout,
-            stderr=stderr,
-            stdout_dropped=stdout_dropped,
-            stderr_dropped=stderr_dropped,
-            wall_s=wall_us / 1e6,
-            cpu_s=cpu_us / 1e6,
-            peak_memory_bytes=peak,
-            start_s=self.start_s,
-            node=self.node,
-            detail=detail,
-        )
+    async def jobs(self) -> list[Background]:
+        return commands.jobs((await self._request({"op": "jobs"}))[1:])
 
-    # ------------------------------------------------------------ files
+    async def output(self, job: int) -> Execution:
+        fields = await self._request({"op": "output", "job": job})
+        empty = (bytearray(), bytearray())
+        found, flags = commands.execution(fields, Command(argv=()).limits, empty)
+        if "running" in flags:
+            found = msgspec.structs.replace(found, exit_code=None, detail="runs in the background")
+        return msgspec.structs.replace(found, node=self.node, start_s=self.start_s, job=job)
 
-    async def write(self, files: Mapping[str, bytes]) -> None:
-        await self._put([("f", 0o644, check_path(path), data) for path, data in files.items()])
+    async def signal(self, job: int, number: int) -> None:
+        if not 1 <= number <= 64:
+            raise ValueError(f"signal {number}: expected 1 to 64")
+        await self._request({"op": "signal", "job": job, "number": number})
 
-    async def restore(self, archive_bytes: bytes) -> None:
-        settings = self._settings
-        await self._put(archive.unpack(archive_bytes, settings.workspace_bytes, settings.workspace_entries))
-
-    async def export(self) -> bytes:
-        fields = await self._tree(self._settings.workspace_bytes)
-        return archive.pack(fields)
-
-    async def read(self, paths: Iterable[str], limit: int = 1 << 20) -> dict[str, bytes]:
-        wanted = [check_path(path) for path in paths]
-        fields = await self._file_request({"op": "get", "paths": wanted, "limit": limit})
-        found = dict(zip(fields[1::2], fields[2::2], strict=True))
-        return {_text(path): found[path] for path in wanted if path in found}
-
-    async def listing(self, limit: int = 1 << 20) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for kind, _, path, data in await self._tree(self._settings.workspace_bytes):
-            if kind == "f" and len(data) <= limit:
-                limit -= len(data)
-                found[_text(path)] = data
-        return found
-
-    async def _tree(self, limit: int) -> list[archive.Entry]:
-        request = {"op": "tree", "limit": limit, "entries": self._settings.workspace_entries}
-        fields = (await self._file_request(request))[1:]
-        if len(fields) % 4 or any(kind not in (b"d", b"f", b"l") for kind in fields[::4]):
-            self._usable = False
-            raise SandboxLost("the agent sent a malformed tree")
-        groups = zip(fields[::4], fields[1::4], fields[2::4], fields[3::4], strict=True)
-        return [(kind.decode(), _number(mode, 8), path, data) for kind, mode, path, data in groups]
-
-    async def _put(self, entries: list[archive.Entry]) -> None:
-        await self._file_request({"op": "put", "entries": entries})
-
-    async def _file_request(self, request: dict[str, Any]) -> list[bytes]:
-        try:
-            with anyio.fail_after(FILES_S):
-                return await self._ask(request, None)
-        except TimeoutError as error:
-            raise SandboxLost(f"no answer to {request['op']!r} within {FILES_S:g} s") from error
+    async def restart_shell(self) -> None:
+        await self._request({"op": "restart"})
 
     # ------------------------------------------------------------ exchange
 
-    async def _ask(self, request: dict[str, Any], partial: tuple[bytearray, bytearray] | None) -> list[bytes]:
-        async with self._lock:
-            if not self.alive:
-                raise SandboxLost(f"sandbox {self.id} is gone")
-            self._usable = False
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait for the sandbox; Busy when too many wait already."""
+        if self._waiting >= WAITING:
+            raise Busy(f"sandbox {self.id} has {WAITING} requests waiting")
+        self._waiting += 1
+        try:
+            await self._lock.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    async def _request(self, request: dict[str, Any]) -> list[bytes]:
+        """Ask for something other than a command; SandboxLost when there is no answer."""
+        async with self._turn():
+            try:
+                with anyio.fail_after(REQUEST_S):
+                    return await self._exchange(request, None)
+            except TimeoutError as error:
+                raise SandboxLost(f"no answer to {request['op']!r} within {REQUEST_S:g} s") from error
+
+    async def _exchange(self, request: dict[str, Any], partial: commands.Partial | None) -> list[bytes]:
+        if not self.alive:
+            raise SandboxLost(f"sandbox {self.id} is gone")
+        done = False
+        try:
             await self._channel.send(request)
             while True:
                 fields = await self._channel.receive()
                 if fields[0] != b"part" or partial is None:
                     break
-                _keep(partial, fields, self._settings.output_hard_bytes)
-            self._usable = True
-        if fields[0] == b"refused":
-            raise WorkspaceTooLarge(f"the workspace is over the limit of {_text(fields[-1])}")
-        if fields[0] == b"error":
-            raise _guest_error(fields)
+                commands.keep(partial, fields, self._settings.output_hard_bytes)
+            done = True
+        finally:
+            self._usable = self._usable and done
+        if fields[0] in (b"refused", b"error"):
+            raise _guest_error(fields, request["op"])
         return fields
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """No request is under way inside, once a running one has ended; SandboxLost when it is gone."""
+        async with self._lock:
+            if not self.alive:
+                raise SandboxLost(f"sandbox {self.id} is gone")
+            self._usable = False
+            yield
+            self._usable = True
+
+    def _distrust(self) -> None:
+        self._usable = False
 
     async def kill(self) -> None:
         if self._killed:
@@ -240,32 +260,15 @@ class RemoteSandbox:
             await self._cell.destroy()
 
 
-def _guest_error(fields: list[bytes]) -> SandboxError:
-    text = _text(fields[-1])[:200]
-    if len(fields) > 1 and _number(fields[1]) in (28, 122, 27):  # ENOSPC, EDQUOT, EFBIG
+def _guest_error(fields: list[bytes], op: str) -> SandboxError:
+    text = fields[-1].decode("utf-8", "surrogateescape")[:200]
+    if fields[0] == b"refused":
+        if text == "job":
+            return Absent("there is no background command of that number")
+        return WorkspaceTooLarge(f"the workspace is over the limit of {text}")
+    errno = commands.number(fields[1]) if len(fields) > 1 else 0
+    if errno in (28, 122, 27):  # ENOSPC, EDQUOT, EFBIG
         return WorkspaceFull(f"no room in the workspace for the files of the task: {text}")
+    if op == "tree" and errno in (2, 20):  # ENOENT, ENOTDIR
+        return Absent(f"there is nothing there: {text}")
     return SandboxLost(f"the agent failed: {text}")
-
-
-def _keep(partial: tuple[bytearray, bytearray], fields: list[bytes], limit: int) -> None:
-    if len(fields) == 3 and fields[1] in (b"1", b"2"):
-        into = partial[int(fields[1]) - 1]
-        if len(into) + len(fields[2]) <= limit:
-            into += fields[2]
-
-
-def _joined(partial: bytearray, parts: list[bytes], cap: int) -> tuple[bytes, int]:
-    """The kept output, and how many bytes of it were dropped. `parts`: rest of the head, tail, total."""
-    kept = (bytes(partial) + parts[0] + parts[1])[: 2 * cap]
-    return kept, max(0, _number(parts[2]) - len(kept))
-
-
-def _number(field: bytes, base: int = 10) -> int:
-    try:
-        return int(field, base)
-    except ValueError as error:
-        raise SandboxLost("the agent sent a malformed number") from error
-
-
-def _text(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")

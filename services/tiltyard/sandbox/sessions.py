@@ -2,12 +2,13 @@
 
 Invariants: a session is taken out while it is used, so nobody else has it; it fits only the turn it has come to (a
 message that comes again finds none and starts from the carried workspace); at most `limit` are kept, the least
-recently used goes first. Left out: rebuilding a session that is gone (`work`).
+recently used goes first; none outlives `life_s`. Left out: rebuilding a session that is gone (`work`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
@@ -24,13 +25,16 @@ class Session(msgspec.Struct, kw_only=True):
     turns: int
     used: float
     """Clock time of its last use, seconds."""
+    begun: float
+    """Clock time of the end of its first turn."""
 
 
 class Sessions:
     """Sessions by rollout and attempt."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, life_s: float = float("inf")) -> None:
+        self.limit, self.life_s = limit, life_s
+        self._begun: WeakKeyDictionary[Sandbox, float] = WeakKeyDictionary()
         self._kept: OrderedDict[Key, Session] = OrderedDict()
 
     def __len__(self) -> int:
@@ -48,9 +52,13 @@ class Sessions:
         return None
 
     async def keep(self, key: Key, sandbox: Sandbox, turns: int, now: float) -> None:
-        """Keep a sandbox for the next turn."""
+        """Keep a sandbox for the next turn, unless it has lived too long."""
+        begun = self._begun.setdefault(sandbox, now)
+        if now - begun > self.life_s:
+            await sandbox.kill()
+            return
         old = self._kept.pop(key, None)
-        self._kept[key] = Session(sandbox=sandbox, turns=turns, used=now)
+        self._kept[key] = Session(sandbox=sandbox, turns=turns, used=now, begun=begun)
         if old is not None:
             await old.sandbox.kill()
         while len(self._kept) > self.limit:
@@ -58,9 +66,10 @@ class Sessions:
             await session.sandbox.kill()
         metrics.SESSIONS.set(len(self._kept))
 
-    async def expire(self, before: float) -> int:
-        """Kill sessions last used before that time; how many."""
-        stale = [key for key, session in self._kept.items() if session.used < before]
+    async def expire(self, before: float, begun_before: float = 0.0) -> int:
+        """Kill sessions last used, or begun, before those times; how many."""
+        found = self._kept.items()
+        stale = [key for key, session in found if session.used < before or session.begun < begun_before]
         for key in stale:
             session = self._kept.pop(key, None)
             if session is not None:

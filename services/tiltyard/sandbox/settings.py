@@ -8,44 +8,62 @@ import msgspec
 
 from tiltyard.kit.ranges import Above0, Positive, Whole
 
+from .egress.rules import parse
+
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How untrusted code is run. Limits of one command travel with the command."""
 
-    backend: Literal["gvisor", "process", "null"] = "gvisor"
-    """'gvisor'; 'process', unsafe, needs `allow_untrusted_process`; 'null', which runs nothing."""
+    backend: Literal["gvisor", "bubblewrap", "process", "null"] = "gvisor"
+    """'gvisor'; 'bubblewrap' and 'process' need `allow_untrusted_process`; 'null', which runs nothing."""
     allow_untrusted_process: bool = False
-    """Run code of a model without a sandbox. For tests on throw-away machines only."""
+    """Run code of a model on the host's own kernel. For trusted code and for tests on throw-away machines only."""
     runsc: str = ""
     """Path of runsc; empty: <home>/bin/runsc, then the PATH."""
-    platform: Literal["auto", "systrap", "ptrace", "kvm"] = "auto"
-    """gVisor platform: 'systrap', 'ptrace', 'kvm', or 'auto': ptrace where this runsc has it, which is cheaper."""
+    platform: Literal["auto", "systrap", "ptrace", "kvm"] = "systrap"
+    """gVisor platform: 'systrap', 'ptrace', 'kvm', or 'auto': ptrace where this runsc has it, which starts cheaper."""
     home: str = ""
     """Directory of runsc, images and live sandboxes; empty: $TILTYARD_HOME, else ~/.cache/tiltyard."""
+    profiles: str = ""
+    """Directory of profiles (TOML files) that add to the shipped ones, or replace them by name."""
     image: dict[str, str] = {}
-    """Root file system per profile; a profile without one uses the newest <home>/images/<profile>-*."""
+    """Root file system per profile, instead of the one that its recipe names in <home>/images."""
     pool: dict[str, Whole] = msgspec.field(default_factory=lambda: {"python": 8})
-    """Idle sandboxes kept ready, per profile; a group of rollouts comes all at once. Each takes about 22 MiB."""
+    """Idle sandboxes kept ready at least, per profile, whatever the profile says. Each takes about 22 MiB."""
+    pool_most: Positive = 48
+    """Idle sandboxes of one kind at most; a pool grows with the claims, since a group of rollouts comes all at once."""
+    pool_bytes: Positive = 2 << 30
+    """Memory for idle sandboxes in all; pools shrink to fit it."""
+    pool_idle_s: Above0 = 120.0
+    """A pool that nobody claimed from for so long, and that no setting asks for, is given up."""
     refill: Positive = 2
     """Sandboxes started at a time to refill the pools."""
+    starts: Positive = 4
+    """Sandboxes started at a time in all; more than two a core only makes each wait longer."""
     slots: Positive = 4
     """Messages handled at a time."""
     fair: bool = True
     """Evaluations first, then domains by fair shares; otherwise in the order of arrival. The same in all sandboxes."""
-    cpus: Above0 = 1.0
-    """CPU quota of one sandbox, in cores."""
-    disk_bytes: Positive = 64 << 20
-    """Size of the workspace of pooled sandboxes; a command that asks for another size gets its own sandbox."""
-    tmp_bytes: Positive = 16 << 20
-    """Size of /tmp inside."""
-    overhead_bytes: Positive = 64 << 20
-    """Memory of the sandbox itself, on top of what a command may use."""
+    egress: tuple[str, ...] = ()
+    """Hosts that tasks may ask to reach: 'name' (ports 80 and 443), 'name:port', an address. Empty: none at all."""
+    egress_bytes: Positive = 256 << 20
+    """Most bytes that may pass between one sandbox and the hosts that it may reach."""
+    egress_connections: Positive = 16
+    """Most connections of one sandbox at a time."""
     host_pids: Positive = 1024
     """Back-stop on the sandbox's threads on the host; processes inside are limited by the command."""
     start_s: Above0 = 30.0
     """A start that takes longer has failed."""
+    snapshot_bytes: Whole = 1 << 30
+    """Disk for snapshots of profiles under <home>/snapshots; the least recently used go first."""
+    branches: Whole = 32
+    """Snapshots of sessions kept at a time; the least recently used goes first."""
+    branch_bytes: Whole = 2 << 30
+    """Disk for them."""
     session_idle_s: Above0 = 600.0
     """A session without a turn for so long is ended; the next turn restores it from its last workspace."""
+    session_s: Above0 = 3600.0
+    """A session that is so old is ended after its turn, however busy it is; the next turn rebuilds it."""
     sessions: Whole = 64
     """Sessions kept alive at a time; the least recently used goes first."""
     workspace_bytes: Positive = 16 << 20
@@ -58,8 +76,10 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Results kept of deterministic grading jobs; 0 for none."""
 
     def __post_init__(self) -> None:
-        if self.backend == "process" and not self.allow_untrusted_process:
+        parse(self.egress)
+        if self.backend in ("bubblewrap", "process") and not self.allow_untrusted_process:
+            weak = "isolates nothing" if self.backend == "process" else "leaves the host's kernel open to the code"
             raise ValueError(
-                "backend: 'process' isolates nothing; set sandbox.allow_untrusted_process = true where a model's code "
+                f"backend: {self.backend!r} {weak}; set sandbox.allow_untrusted_process = true where a model's code "
                 "may do what it likes with this machine"
             )

@@ -16,8 +16,8 @@ import anyio
 import msgspec
 
 from tiltyard_proto.flow import Hop
-from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Rollout
-from tiltyard_proto.outcomes import Grade, Outcome, policy_for
+from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Rollout, Turn
+from tiltyard_proto.outcomes import Attribution, Grade, Outcome, policy_for
 
 from . import handler, metrics
 from .archive import contents
@@ -32,9 +32,11 @@ from .backend import (
     WorkspaceTooLarge,
 )
 from .cache import Result, ResultCache, key_of
+from .egress import rules
 from .pool import Pool
 from .sessions import Sessions
 from .settings import SandboxSettings
+from .starts import Starts
 
 TRIES = 2
 """Sandboxes tried for one piece of work before the infrastructure has failed."""
@@ -69,14 +71,17 @@ class Worker:
         self, settings: SandboxSettings, pool: Pool, blobs: Blobs, clock: Callable[[], float] = time.time
     ) -> None:
         self.settings, self.pool, self.blobs, self.clock = settings, pool, blobs, clock
-        self.sessions = Sessions(settings.sessions)
+        self.sessions = Sessions(settings.sessions, settings.session_s)
         self.cache = ResultCache(settings.cache_bytes)
+        self.starts = Starts(pool.backend, pool.claim)
+        self._egress = rules.parse(settings.egress)
 
     # ------------------------------------------------------------ turns
 
     async def turn(self, rollout: Rollout) -> Hop:
         """Run the last turn's command. BadMessage when there is none or it names impossible files."""
         handler.check(rollout)
+        self._check_egress(rollout.task.environment.egress)
         command = rollout.turns[-1].command
         assert command is not None
         key, done = handler.session_key(rollout), len(rollout.turns) - 1
@@ -87,6 +92,8 @@ class Worker:
         kept = False
         try:
             execution, workspace = await self._execute(claimed, command)
+            if workspace is None:
+                execution = msgspec.structs.replace(execution, restarted=True)
             hop = handler.settle(rollout, execution, workspace, self.clock())
             _count("turn", execution)
             if handler.goes_on(rollout, hop) and claimed.sandbox.alive and workspace is not None:
@@ -98,15 +105,61 @@ class Worker:
                 with anyio.CancelScope(shield=True):
                     await claimed.sandbox.kill()
 
+    def _check_egress(self, hosts: tuple[str, ...]) -> None:
+        """BadMessage for a task that asks for hosts beyond those that this machine allows."""
+        beyond = rules.beyond_of(self._egress, rules.parse(hosts))
+        if beyond:
+            raise handler.BadMessage(f"egress: {', '.join(beyond)}: not among the hosts of sandbox.egress")
+
     async def _session(self, rollout: Rollout, command: Command, done: int) -> Claimed:
         begun = time.monotonic()
         sandbox = await self.sessions.take(handler.session_key(rollout), done)
         if sandbox is not None:
             return Claimed(sandbox=sandbox, claim_s=time.monotonic() - begun)
+        plan = handler.rebuild(rollout)
+        if done:
+            metrics.REBUILT.labels(plan.how if plan else "refused").inc()
+        if plan is None:
+            raise Infrastructure(Outcome.SANDBOX_LOST, "the session is gone, and its environment allows no rebuilding")
         environment = rollout.task.environment
-        start_from = handler.start_from(rollout)
-        files = environment.files if start_from is None else {}
-        return await self._fresh(environment.profile, command, start_from, files)
+        first = handler.setup_command(rollout, command) if plan.workspace is None else None
+        if first is not None:
+            claimed = Claimed(sandbox=await self._set_up(rollout, first), claim_s=0.0)
+        else:
+            claimed = await self._fresh(
+                environment.profile, command, plan.workspace, plan.files, egress=environment.egress
+            )
+        async with _killed_on_failure(claimed.sandbox):
+            for turn in plan.replay:
+                await self._replay(claimed, turn)
+        return msgspec.structs.replace(claimed, claim_s=time.monotonic() - begun)
+
+    async def _set_up(self, rollout: Rollout, first: Command) -> Sandbox:
+        """A sandbox in which the set-up has run, by itself or from its group's snapshot."""
+        environment = rollout.task.environment
+        want = Want(profile=environment.profile, disk_bytes=first.limits.disk_bytes, egress=environment.egress)
+
+        async def run(sandbox: Sandbox) -> None:
+            found = await sandbox.run(first)
+            if policy_for(found.outcome).grade is not Grade.YES:
+                raise Infrastructure(found.outcome, f"set-up: {found.detail}")
+            if found.outcome is not Outcome.FINISHED:
+                said = found.stderr.decode("utf-8", "replace").strip()[-200:]
+                raise handler.BadMessage(f"environment.setup: {found.detail}: {said}")
+
+        try:
+            return await self.starts.get(f"{rollout.run}/{rollout.group.id}", rollout.group.size, want, run)
+        except StartFailed as error:
+            raise Infrastructure(Outcome.SANDBOX_START_FAILED, str(error)) from error
+
+    async def _replay(self, claimed: Claimed, turn: Turn) -> None:
+        """Run an earlier turn's command again; Infrastructure unless it does what it did."""
+        assert turn.command is not None
+        assert turn.execution is not None
+        found = await claimed.sandbox.run(turn.command)
+        if not handler.same_ending(found, turn.execution):
+            metrics.REBUILT.labels("differs").inc()
+            raise Infrastructure(Outcome.SANDBOX_LOST, f"the session is gone, and replayed it differs: {found.detail}")
 
     async def _execute(self, claimed: Claimed, command: Command) -> tuple[Execution, BlobRef | None]:
         """Run, and store the workspace when there is one worth carrying on."""
@@ -154,14 +207,17 @@ class Worker:
         if handler.only_looks(job):
             return await self._look(job)
         failure = Infrastructure(Outcome.SANDBOX_LOST, "")
-        for _ in range(TRIES):
+        command = msgspec.structs.replace(job.command, user="grader")
+        owner = "policy" if command.candidate else "grader"
+        for left in reversed(range(TRIES)):
             try:
-                claimed = await self._fresh(job.profile, job.command, job.workspace, {})
+                claimed = await self._fresh(job.profile, command, job.workspace, {}, owner)
             except Infrastructure as error:
                 return Result(execution=Execution(outcome=error.outcome, detail=error.detail))
             try:
-                execution = await self._run(claimed, job.command)
-                if policy_for(execution.outcome).grade is Grade.YES:
+                execution = await self._run(claimed, command)
+                unsure = execution.attribution is Attribution.AMBIGUOUS and left > 0
+                if policy_for(execution.outcome).grade is Grade.YES and not unsure:
                     return Result(execution=execution, files=await self._collect(claimed.sandbox, job))
                 failure = Infrastructure(execution.outcome, execution.detail)
             except SandboxLost as error:
@@ -184,22 +240,29 @@ class Worker:
     # ------------------------------------------------------------ sandboxes
 
     async def _fresh(
-        self, profile: str, command: Command, start_from: BlobRef | None, files: Mapping[str, bytes]
+        self,
+        profile: str,
+        command: Command,
+        start_from: BlobRef | None,
+        files: Mapping[str, bytes],
+        owner: str = "policy",
+        egress: tuple[str, ...] = (),
     ) -> Claimed:
-        """A new sandbox with its workspace in place."""
+        """A new sandbox with its workspace in place, as files of `owner`."""
         begun = time.monotonic()
         archive = await self._load(start_from)
+        want = Want(profile=profile, disk_bytes=command.limits.disk_bytes, egress=egress)
         why = ""
         for _ in range(TRIES):
             try:
-                sandbox = await self.pool.claim(Want(profile=profile, disk_bytes=command.limits.disk_bytes))
+                sandbox = await self.pool.claim(want)
             except StartFailed as error:
                 why = str(error)
                 continue
             async with _killed_on_failure(sandbox):
                 try:
                     if archive:
-                        await sandbox.restore(archive)
+                        await sandbox.restore(archive, user=owner)
                     if files:
                         await sandbox.write(files)
                     return Claimed(sandbox=sandbox, claim_s=time.monotonic() - begun)

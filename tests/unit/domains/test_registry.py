@@ -131,3 +131,10 @@ def test_every_definition_is_named_like_its_file() -> None:
     """A built-in definition's file has its domain's name."""
     for path in FOLDER.glob("*.toml"):
         assert read_file(path).name == path.stem
+
+
+def test_hosts_of_a_domain_reach_its_tasks(tmp_path: Path) -> None:
+    """What a definition says its sessions may reach stands in the environment of every task; by default nothing."""
+    (task,) = domain(tmp_path, 'egress = ["pypi.org"]\n' + GOOD).tasks("train", 1)
+    assert task.environment.egress == ("pypi.org",)
+    assert domain(tmp_path).tasks("train", 1)[0].environment.egress == ()

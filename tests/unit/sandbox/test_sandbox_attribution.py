@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiltyard.sandbox import archive
-from tiltyard.sandbox.attribution import attribute, attribute_loss
+from tiltyard.sandbox.attribution import attribute, attribute_loss, unanswered
 from tiltyard.sandbox.backend import ArchiveRefused, SandboxLost, check_path
 from tiltyard.sandbox.cgroups import Counters
 from tiltyard.sandbox.channel import encode, split
 from tiltyard_proto.messages import ExecLimits
-from tiltyard_proto.outcomes import Outcome
+from tiltyard_proto.outcomes import Attribution, Outcome
 
 LIMITS = ExecLimits(cpu_s=2.0)
 
@@ -33,6 +33,7 @@ LIMITS = ExecLimits(cpu_s=2.0)
         ("", 25, 0.1, Outcome.DISK_LIMIT),
         ("wall", 15, 0.1, Outcome.WALL_LIMIT),
         ("wall", 0, 0.1, Outcome.WALL_LIMIT),
+        ("interrupted", 15, 0.1, Outcome.WALL_LIMIT),
         ("output", 9, 0.1, Outcome.OUTPUT_LIMIT),
         ("disk", 1 << 8, 0.1, Outcome.DISK_LIMIT),
         ("disk", 0, 0.1, Outcome.FINISHED),
@@ -44,9 +45,9 @@ LIMITS = ExecLimits(cpu_s=2.0)
 )
 def test_endings_are_attributed(flags: str, status: int, cpu_s: float, expected: Outcome) -> None:
     """Flags of limits that were enforced count before the wait status; an exit status of 137 alone means nothing."""
-    outcome, detail = attribute(frozenset(flags.split(",")), status, cpu_s, LIMITS)
-    assert outcome is expected
-    assert bool(detail) == (expected is not Outcome.FINISHED)
+    found = attribute(frozenset(flags.split(",")), status, cpu_s, LIMITS)
+    assert (found.outcome, found.attribution) == (expected, Attribution.POLICY)
+    assert bool(found.detail) == (expected is not Outcome.FINISHED)
 
 
 def test_losses_are_attributed_by_counters() -> None:
@@ -56,6 +57,10 @@ def test_losses_are_attributed_by_counters() -> None:
     assert attribute_loss(none, Counters(pids_refused=4), LIMITS)[0] is Outcome.PROCESS_LIMIT
     assert attribute_loss(none, none, LIMITS)[0] is Outcome.SANDBOX_LOST
     assert attribute_loss(Counters(oom_kills=1), Counters(oom_kills=1), LIMITS)[0] is Outcome.SANDBOX_LOST
+    counted = attribute_loss(none, Counters(oom_kills=1), LIMITS)
+    assert counted.attribution is Attribution.POLICY
+    for unsure in (attribute_loss(none, none, LIMITS), unanswered(LIMITS)):
+        assert unsure.attribution is Attribution.AMBIGUOUS
 
 
 NAMES = st.binary(min_size=1, max_size=20).filter(

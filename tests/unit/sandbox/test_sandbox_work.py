@@ -230,14 +230,14 @@ async def test_pool_hands_out_each_sandbox_once(backend: Flaky) -> None:
 
     async def ready(count: int) -> None:
         with anyio.fail_after(10):
-            while len(pool.idle["python"]) < count:  # noqa: ASYNC110  (the pool announces it to nobody else)
+            while len(pool.shelves[Want()].idle) < count:  # noqa: ASYNC110  (the pool announces it to nobody else)
                 await anyio.sleep(0.01)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.serve, stop)
         await ready(2)
-        await pool.idle["python"][0].kill()
-        claimed: list[Sandbox] = [await pool.claim(Want(disk_bytes=SETTINGS.disk_bytes)) for _ in range(3)]
+        await pool.shelves[Want()].idle[0].kill()
+        claimed: list[Sandbox] = [await pool.claim(Want()) for _ in range(3)]
         assert len({sandbox.id for sandbox in claimed}) == 3
         assert all(sandbox.alive for sandbox in claimed)
         await ready(2)
@@ -252,9 +252,9 @@ async def test_pool_tells_of_a_failing_back_end(backend: Flaky) -> None:
     pool = Pool(backend, SETTINGS)
     backend.failures = 1
     with pytest.raises(StartFailed, match="no room"):
-        await pool.claim(Want(disk_bytes=SETTINGS.disk_bytes))
+        await pool.claim(Want())
     assert pool.problem == "no room"
-    sandbox = await pool.claim(Want(disk_bytes=SETTINGS.disk_bytes))
+    sandbox = await pool.claim(Want())
     assert pool.problem is None
     await sandbox.kill()
 

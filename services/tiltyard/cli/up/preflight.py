@@ -80,7 +80,7 @@ async def check_sandbox(settings: Any, data: DataSettings, say: Say) -> None:
         raise UserError("sandboxes need root: run with sudo, or put the sandbox service on another machine")
     checks = await doctor(settings)
     for check in checks:
-        if not check.ok:
+        if not check.ok and not check.optional:
             raise UserError(f"sandbox: {check.name}: {check.detail}" + (f"; mend: {check.mend}" if check.mend else ""))
     for profile in settings.pool:
         try:

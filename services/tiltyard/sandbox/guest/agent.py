@@ -1,8 +1,8 @@
 """PID 1 of a sandbox: runs commands and moves files, told by frames on stdin, answering on stdout.
 
 It is compiled into the image and imports only what the interpreter has built in, since every import costs CPU in every
-sandbox. `python3 script.py` runs in a fork of this interpreter instead of a fresh one (same `__main__`, `sys.argv`,
-`sys.path`, exit status and traceback). End of file on stdin ends the sandbox.
+sandbox, and what the profile asks for. `python3 script.py` and `python3 -c` run in a fork of this interpreter, not in
+a fresh one (same `__main__`, `sys.argv`, `sys.path`, exit status and traceback). End of file on stdin ends the sandbox.
 
 A request is a marshalled dict from the trusted side. An answer is a list of byte strings, which the host must not
 trust. Left out: what an ending means.
@@ -17,14 +17,21 @@ import os
 import sys
 import time
 
+from . import preload
 from .files import Refused, Workspace, nearly_full
-from .processes import Child, Supervisor, count_processes, start
+from .processes import Child, Stream, Supervisor, Table, count_processes, read_off
+from .start import start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VERSION = b"1"
+    from .kept import Kept
+    from .shell import Shell
+
+VERSION = b"2"
+LENT = "/tiltyard/python"
+"""Prefix of an interpreter that is the agent's alone: the image has none that commands could mean."""
 PYTHONS = ("python", "python3", "/usr/bin/python3")
 
 
@@ -49,8 +56,20 @@ def send(fd: int, *fields: bytes) -> None:
 
 
 def is_script(argv: list[str]) -> bool:
-    """Is this a plain `python3 script.py ...`?"""
-    return len(argv) > 1 and argv[0] in PYTHONS and argv[1][:1] not in ("-", "")
+    """Is this a plain `python3 script.py ...` or `python3 -c code ...`?"""
+    if len(argv) < 2 or argv[0] not in PYTHONS or sys.prefix == LENT:
+        return False
+    return argv[1][:1] not in ("-", "") or (argv[1] == "-c" and len(argv) > 2)
+
+
+def outputs(child: Child) -> list[bytes]:
+    """The part of each output's head that was not handed out, its tail, its size."""
+    return [part for s in child.streams for part in (s.fresh(), s.end(), b"%d" % s.total)]
+
+
+def numbers(child: Child, wall_us: int) -> list[bytes]:
+    """Wait status, wall and CPU time (microseconds), peak memory (bytes)."""
+    return [b"%d" % number for number in (child.status or 0, wall_us, child.cpu_us, child.peak_bytes)]
 
 
 class Agent:
@@ -58,6 +77,9 @@ class Agent:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        self.table = Table()
+        self.kept: Kept | None = None
+        self.shell: Shell | None = None
         self.input, self.output = os.dup(0), os.dup(1)
         null = os.open("/dev/null", os.O_RDWR)
         for number in (0, 1, 2):
@@ -73,8 +95,9 @@ class Agent:
         """Never returns, except in a forked child: the argv of the script to run there."""
         send(self.output, b"hello", VERSION, sys.version.split()[0].encode())
         while True:
-            size = int.from_bytes(read_exactly(self.input, 4), "big")
-            request = marshal.loads(read_exactly(self.input, size))
+            if self.kept is not None:
+                self.idle(self.kept)
+            request = self.frame()
             try:
                 answer = self.answer(request)
                 if answer is None:
@@ -84,39 +107,116 @@ class Agent:
                 answer = (b"refused", str(error).encode())
             except OSError as error:
                 answer = (b"error", b"%d" % (error.errno or 0), str(error).encode())
-            send(self.output, *answer)
+            if answer:
+                send(self.output, *answer)
+
+    def frame(self) -> "dict[str, Any]":
+        """The next request; ends the process at end of file."""
+        request: dict[str, Any] = marshal.loads(
+            read_exactly(self.input, int.from_bytes(read_exactly(self.input, 4), "big"))
+        )
+        return request
+
+    def idle(self, kept: "Kept") -> None:
+        """Drain background commands until a request comes."""
+        from select import POLLIN, poll
+
+        while True:
+            watch = poll()
+            streams = {stream.fd: stream for stream in kept.streams()}
+            for fd in (self.input, *streams):
+                watch.register(fd, POLLIN)
+            for fd, _ in watch.poll():
+                if fd == self.input:
+                    return
+                kept.drain(streams[fd])
 
     def answer(self, request: "dict[str, Any]") -> tuple[bytes, ...] | None:
-        """The answer's fields; None in the forked child of a script."""
+        """The answer's fields, none for what needs no answer; None in the forked child of a script."""
         if request["op"] == "run":
             return self.run(request)
+        if request["op"] == "fence":
+            preload.reseed()
+            return (b"fence", request["token"])
         if request["op"] == "put":
-            self.workspace.put(request["entries"])
+            self.workspace.put(request["entries"], self.uid_of(request))
             return (b"ok",)
         if request["op"] == "get":
             return (b"ok", *self.workspace.get(request["paths"], request["limit"]))
-        return (b"ok", *self.workspace.tree(request["limit"], request["entries"]))
+        if request["op"] == "tree":
+            caps = (request["limit"], request["entries"])
+            return (b"ok", *self.workspace.tree(*caps, request["under"], request["data"]))
+        if request["op"] == "interrupt":  # the command had just ended
+            return ()
+        if request["op"] == "restart":
+            return self.restart()
+        return self.background(request)
+
+    # ------------------------------------------------------------ commands
+
+    def uid_of(self, request: "dict[str, Any]") -> int:
+        """The user a request is for: the policy's (0) or the grader's (1)."""
+        return self.workspace.uid + request["user"] if self.workspace.uid else 0
 
     def run(self, request: "dict[str, Any]") -> tuple[bytes, ...] | None:
-        """Run one command to its end."""
+        """Run one command to its end, or start one that stays."""
         begun = time.monotonic()
-        self.workspace.put(request["entries"])
-        child = start(request, self.workspace.path, self.workspace.uid, is_script(request["argv"]))
+        uid = self.uid_of(request)
+        self.workspace.put(request["entries"], uid)
+        if request["shell"]:
+            return self.run_in_shell(request, uid, begun)
+        given = self.candidate(request) if request["candidate"] else None
+        request["fork"] = request["fork"] and is_script(request["argv"])
+        child = start(request, self.table, self.workspace.path, uid, given)
         if child is None:
             return None
-        Supervisor(child, self.input, self.wake, self.report).run()
+        if request["keep"]:
+            from .kept import Kept
+
+            self.kept = self.kept or Kept(self.table)
+            return (b"kept", b"%d" % self.kept.add(child))
+        Supervisor(child, self).run()
         return self.finish(child, begun)
 
-    def report(self, stream: int, data: bytes) -> None:
-        """Hand out early output, so that the host has it when the sandbox dies."""
-        send(self.output, b"part", b"%d" % stream, data)
+    def candidate(self, request: "dict[str, Any]") -> dict[int, int]:
+        """Start the program under test as the policy's user; the grader's descriptors to talk to it."""
+        argv, entries = request["candidate"]
+        self.workspace.put(entries, self.workspace.uid)
+        self.workspace.protect()
+        (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
+        null = os.open("/dev/null", os.O_WRONLY)
+        wanted = {**request, "argv": argv, "fork": False, "stdin": b""}
+        start(wanted, self.table, self.workspace.path, self.workspace.uid, {0: theirs_in, 1: theirs_out, 2: null})
+        return {3: ours_out, 4: ours_in}
 
-    def finish(self, child: Child, begun: float) -> tuple[bytes, ...]:
+    def run_in_shell(self, request: "dict[str, Any]", uid: int, begun: float) -> tuple[bytes, ...]:
+        """Run one command in the shell that stays; a new one when there is none."""
+        from .shell import Shell, ShellSupervisor
+
+        if self.shell is None or not self.shell.alive:
+            self.restart()
+            self.shell = Shell(request, self.table, self.workspace.path, uid)
+        child = self.shell.command(request)
+        ShellSupervisor(child, self).run()
+        gone = not self.shell.alive
+        answer = self.finish(child, begun, ["shell"] if gone else [])
+        if gone:
+            self.restart()
+        return answer
+
+    def restart(self) -> tuple[bytes, ...]:
+        """End the shell; the next command in one gets a new one."""
+        if self.shell is not None:
+            self.shell.close()
+            self.shell = None
+        return (b"ok",)
+
+    def finish(self, child: Child, begun: float, flags: list[str] | None = None) -> tuple[bytes, ...]:
         """Sweep, close, and say how it went."""
-        flags = [child.stopped] if child.stopped else []
+        flags = [*(flags or []), child.stopped] if child.stopped else [*(flags or [])]
         left = child.others()
         if child.status != 0 or child.stopped or left:
-            child.peak_processes = max(child.peak_processes, count_processes())
+            child.peak_processes = max(child.peak_processes, count_processes() + left)  # and the main one
         if left:
             flags.append("left")
         if not child.sweep():
@@ -125,37 +225,87 @@ class Agent:
             flags.append("processes")
         if child.status != 0 and (nearly_full(self.workspace.path) or nearly_full("/tmp")):
             flags.append("disk")
-        child.close_stdin()
-        for stream in child.streams:
-            os.close(stream.fd)
+        child.close()
         wall_us = int((time.monotonic() - begun) * 1e6)
-        numbers = (child.status or 0, wall_us, child.cpu_us, child.peak_bytes)
-        outputs = (part for s in child.streams for part in (s.fresh(), s.end(), b"%d" % s.total))
-        return (b"done", ",".join(flags).encode(), *(b"%d" % number for number in numbers), *outputs)
+        return (b"done", ",".join(flags).encode(), *numbers(child, wall_us), *outputs(child))
+
+    # ------------------------------------------------------------ background commands
+
+    def background(self, request: "dict[str, Any]") -> tuple[bytes, ...]:
+        """List, read or signal background commands; refused for a number that there is not."""
+        if request["op"] == "jobs":
+            return (b"ok", *(self.kept.listing() if self.kept else ()))
+        child = self.kept.jobs.get(request["job"]) if self.kept else None
+        if child is None or self.kept is None:
+            raise Refused("job")
+        if request["op"] == "signal":
+            self.kept.signal(child, request["number"])
+            return (b"ok",)
+        self.table.reap()
+        for stream in child.streams:
+            read_off(stream)
+            stream.sent = 0
+        flags = child.stopped if child.status is not None else "running"
+        wall_us = int((time.monotonic() - child.begun) * 1e6)
+        return (b"done", flags.encode(), *numbers(child, wall_us), *outputs(child))
+
+    # ------------------------------------------------------------ what a supervisor needs
+
+    def interrupted(self) -> bool:
+        """See `processes.Surroundings`."""
+        return bool(self.frame()["op"] == "interrupt")
+
+    def report(self, stream: int, data: bytes) -> None:
+        """See `processes.Surroundings`."""
+        send(self.output, b"part", b"%d" % stream, data)
+
+    def streams(self) -> list[Stream]:
+        """See `processes.Surroundings`."""
+        return self.kept.streams() if self.kept else []
+
+    def drain(self, stream: Stream) -> bool:
+        """See `processes.Surroundings`."""
+        return self.kept.drain(stream) if self.kept else False
 
 
 def run_script(argv: list[str]) -> int:
-    """What `python3 script.py` does, in this forked interpreter; the exit status."""
-    path = argv[1]
-    sys.argv = argv[1:]
+    """What `python3 script.py` or `python3 -c code` does, in this forked interpreter; the exit status."""
+    path = None if argv[1] == "-c" else argv[1]
+    folder = "" if path is None else os.path.dirname(os.path.abspath(path))
+    if preload.shadowed(folder or "."):
+        os.execvpe(argv[0], argv, os.environ)
+    sys.argv = argv[1:] if path else ["-c", *argv[3:]]
     sys.orig_argv = argv
-    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    sys.path[0] = folder
     sys.dont_write_bytecode = True
     for name in [name for name in sys.modules if name.split(".")[0] == "guest"]:
         del sys.modules[name]
     main = type(sys)("__main__")
-    main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None, __annotations__={})
+    main.__dict__.update(__builtins__=__builtins__, __annotations__={})
+    if path is not None:
+        main.__dict__.update(__file__=path, __cached__=None)
     sys.modules["__main__"] = main
     gc.enable()
+    preload.reseed()
     try:
-        with open(path, "rb") as file:
-            source = file.read()
+        source = argv[2].encode("utf-8", "surrogateescape") if path is None else read_source(path)
     except OSError as error:
-        where = os.path.abspath(path)
+        where = os.path.abspath(argv[1])
         sys.stderr.write(f"python3: can't open file {where!r}: [Errno {error.errno}] {error.strerror}\n")
         return 2
+    return execute(source, path or "<string>", main.__dict__)
+
+
+def read_source(path: str) -> bytes:
+    """A script's bytes."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def execute(source: bytes, name: str, scope: "dict[str, Any]") -> int:
+    """Run a program in the scope of its `__main__`; the exit status."""
     try:
-        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+        exec(compile(source, name, "exec", dont_inherit=True), scope)
     except SystemExit as error:
         return exit_status(error.code)
     except BaseException as error:  # shown as the interpreter would, without our own frame
@@ -204,8 +354,9 @@ def flush(stream: "Any") -> bool:
     return True
 
 
-def main(workspace: str, uid: str) -> None:
+def main(workspace: str, uid: str, modules: "tuple[str, ...]" = ()) -> None:
     """Entry point inside the sandbox."""
+    preload.load(modules)
     agent = Agent(Workspace(workspace, int(uid)))
     gc.disable()
     gc.freeze()

@@ -2,23 +2,45 @@
 
 Invariants: user code runs as another uid with resource limits and never holds the protocol's descriptors; the answer
 comes when the main process has ended plus a short drain, never at end of file; everything that command started is
-killed and reaped before. As PID 1 a single kill(-1) reaches all of it; elsewhere only its process group is touched.
+killed and reaped before, except the sessions that are kept on purpose. As PID 1 one kill(-1) reaches all of it while
+nothing is kept, else a walk over /proc does; where the agent is not PID 1 only the command's group is touched.
 """
 
-import _signal  # type: ignore[import-not-found,unused-ignore]  # the built-in half of `signal`
 import os
 import select
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
+
+    class Surroundings(Protocol):
+        """What a supervisor needs of the agent."""
+
+        input: int
+        wake: int
+
+        def interrupted(self) -> bool:
+            """Read a frame that came while a command runs: does it ask for the command's end?"""
+
+        def report(self, stream: int, data: bytes) -> None:
+            """Hand out early output, so that the host has it when the sandbox dies."""
+
+        def streams(self) -> "list[Stream]":
+            """Outputs of background commands, to be drained meanwhile."""
+
+        def drain(self, stream: "Stream") -> bool:
+            """Read one of those; False at its end."""
+
 
 CHUNK = 65536
 TERM_GRACE_S = 0.2
 DRAIN_S = 0.1
 SWEEP_S = 2.0
+FAST_TICKS_S = (0.01, 0.02, 0.04, 0.08, 0.25)
+"""Between looks at a command: often at first, since a bomb may be over soon."""
+OPEN_BELOW = 64
+"""The agent's own descriptors are below this."""
 KILL, TERM = 9, 15
 
 
@@ -26,7 +48,7 @@ class Stream:
     """One output of a command: keeps the first and the last half of `cap` bytes and counts all."""
 
     def __init__(self, fd: int, cap: int) -> None:
-        self.fd, self.total, self.sent = fd, 0, 0
+        self.fd, self.total, self.sent, self.done = fd, 0, 0, False
         self.head_cap, self.tail_cap = cap - cap // 2, cap // 2
         self.head, self.tail = bytearray(), bytearray()
 
@@ -37,6 +59,7 @@ class Stream:
         except BlockingIOError:
             return True
         self.total += len(data)
+        self.done = not data
         room = self.head_cap - len(self.head)
         self.head += data[:room]
         self.tail += data[max(0, room) :]
@@ -55,6 +78,14 @@ class Stream:
         return bytes(self.tail[max(0, len(self.tail) - self.tail_cap) :])
 
 
+def read_off(stream: Stream) -> None:
+    """Read what is there; not for ever when more keeps coming."""
+    for _ in range(8):
+        before = stream.total
+        if stream.done or not stream.read() or stream.total == before:
+            return
+
+
 def count_processes() -> int:
     """Processes and threads of user code, dead ones not yet reaped included."""
     count = 0
@@ -67,19 +98,15 @@ def count_processes() -> int:
     return count
 
 
-class Child:
-    """The running command and what is known of it."""
+class Table:
+    """The agent's children by pid, and the sessions among them that a sweep spares."""
 
-    def __init__(self, request: "dict[str, Any]", pid: int, stdin: int, stdout: int, stderr: int) -> None:
-        self.request, self.pid, self.stdin = request, pid, stdin
-        self.streams = [Stream(stdout, request["output"]), Stream(stderr, request["output"])]
-        self.pending = memoryview(request["stdin"])
-        self.status: int | None = None
-        self.cpu_us, self.peak_bytes, self.peak_processes = 0, 0, 0
-        self.stopped = ""
+    def __init__(self) -> None:
+        self.children: dict[int, Child] = {}
+        self.kept: set[int] = set()
 
     def reap(self) -> None:
-        """Collect every dead process; note the main one's status and usage."""
+        """Collect every dead process; note the status and usage of those that are known."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -87,10 +114,50 @@ class Child:
                 return
             if pid == 0:
                 return
-            if pid == self.pid:
-                self.status = status
-                self.cpu_us = int((usage.ru_utime + usage.ru_stime) * 1e6)
-                self.peak_bytes = usage.ru_maxrss * 1024
+            child = self.children.get(pid)
+            if child is not None and child.status is None:
+                child.status = status
+                child.cpu_us = int((usage.ru_utime + usage.ru_stime) * 1e6)
+                child.peak_bytes = usage.ru_maxrss * 1024
+
+    def strangers(self) -> list[int]:
+        """Processes that belong to no kept session."""
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit() and name != "1":
+                try:
+                    if os.getsid(int(name)) not in self.kept:
+                        found.append(int(name))
+                except OSError:
+                    continue
+        return found
+
+    def signal_strangers(self, number: int) -> bool:
+        """Signal everything that is not kept; False when there was nothing. Only as PID 1."""
+        pids = self.strangers() if self.kept else [-1]
+        there = False
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+                there = True
+            except OSError:
+                continue
+        return there
+
+
+class Child:
+    """The running command and what is known of it."""
+
+    def __init__(self, request: "dict[str, Any]", table: Table, pid: int, stdin: int, outputs: tuple[int, int]) -> None:
+        self.request, self.table, self.pid, self.stdin = request, table, pid, stdin
+        self.streams = [Stream(fd, request["output"]) for fd in outputs if fd >= 0]
+        self.pending = memoryview(request["stdin"])
+        self.status: int | None = None
+        self.cpu_us, self.peak_bytes, self.peak_processes = 0, 0, 0
+        self.stopped = ""
+        self.begun = time.monotonic()
+        table.kept.discard(pid)
+        table.children[pid] = self
 
     def feed(self) -> bool:
         """Write more of stdin; False when it is all written or nobody reads."""
@@ -108,157 +175,147 @@ class Child:
             self.stdin = -1
 
     def signal(self, number: int) -> None:
-        """Signal the command's group, and as PID 1, for a kill, everything else there is."""
+        """Signal the command's group, and as PID 1, for a kill, everything else that is not kept."""
         try:
             os.killpg(self.pid, number)
         except OSError:
             pass
         if number == KILL and os.getpid() == 1:
-            try:
-                os.kill(-1, KILL)
-            except OSError:
-                pass
+            self.table.signal_strangers(KILL)
 
     def others(self) -> bool:
         """Is any process of the command still there, besides the main one that has ended?"""
-        self.reap()
+        self.table.reap()
+        if os.getpid() == 1:
+            return self.table.signal_strangers(0)
         try:
-            os.kill(-1 if os.getpid() == 1 else -self.pid, 0)
+            os.kill(-self.pid, 0)
         except OSError:
             return False
         return True
 
     def sweep(self) -> bool:
-        """Kill and reap until nothing of the command is left; False when something stays."""
+        """Kill and reap until nothing of the command is left; False when something stays.
+
+        What forks faster than it is killed one by one goes with everything that was kept.
+        """
         deadline = time.monotonic() + SWEEP_S
         while True:
-            self.reap()
+            self.table.reap()
             if os.getpid() != 1:
                 self.signal(KILL)
                 return True
-            try:
-                os.kill(-1, KILL)
-            except ProcessLookupError:
+            if not self.table.signal_strangers(KILL):
                 return True
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if self.table.kept and now > deadline - SWEEP_S / 2:
+                self.table.kept.clear()
+            if now > deadline:
                 return False
             time.sleep(0.002)
+
+    def close(self) -> None:
+        """Close its pipes and forget it."""
+        self.close_stdin()
+        for stream in self.streams:
+            os.close(stream.fd)
+        self.table.children.pop(self.pid, None)
 
 
 class Supervisor:
     """Moves bytes until the command has ended and its output is drained, or until a limit has ended it."""
 
-    def __init__(self, child: Child, protocol_in: int, wake: int, report: "Callable[[int, bytes], None]") -> None:
-        self.child, self.protocol_in, self.wake, self.report = child, protocol_in, wake, report
-        self.begun = time.monotonic()
-        self.stop_at = self.begun + child.request["wall"]
-        self.tick_at, self.drain_until, self.kill_at = self.begun + 0.05, 0.0, 0.0
+    def __init__(self, child: Child, agent: "Surroundings") -> None:
+        self.child, self.agent = child, agent
+        now = time.monotonic()
+        self.stop_at = now + child.request["wall"]
+        self.drain_until, self.kill_at = 0.0, 0.0
+        self.ticks = 0
+        self.tick_at = now + FAST_TICKS_S[0]
         self.open = {stream.fd: stream for stream in child.streams}
+        self.also = {stream.fd: stream for stream in agent.streams()}
         self.poll = select.poll()
-        self.poll.register(protocol_in, 0)
-        for fd in (wake, *self.open):
+        for fd in (agent.input, agent.wake, *self.open, *self.also):
             self.poll.register(fd, select.POLLIN)
         if child.pending:
             self.poll.register(child.stdin, select.POLLOUT)
         else:
-            child.close_stdin()
+            self.fed()
+
+    def fed(self) -> None:
+        """All of stdin is written, or nobody reads it."""
+        self.child.close_stdin()
+
+    def ended(self) -> bool:
+        """Has the command come to its end, though its output may still be on its way?"""
+        return self.child.status is not None
 
     def run(self) -> None:
         """Returns once the main process has ended; only the kill of the whole sandbox ends it otherwise."""
         while True:
             now = time.monotonic()
-            if self.child.status is not None:
+            if self.ended():
                 self.drain_until = self.drain_until or now + DRAIN_S
                 if not self.open or now >= self.drain_until:
                     return
-            self._limits(now)
+            else:
+                self.limits(now)
             if now >= self.tick_at:
-                self._tick(now)
+                self.tick(now)
             due = self.drain_until or min(self.tick_at, self.kill_at or self.stop_at)
             for fd, event in self.poll.poll(max(0.0, due - now) * 1000 + 1):
-                self._event(fd, event, now)
+                self.event(fd, event, now)
 
-    def _limits(self, now: float) -> None:
-        if self.child.status is not None:
-            return
+    def limits(self, now: float) -> None:
+        """Ask the command to end at its limit, then make it."""
         if self.kill_at and now >= self.kill_at:
             self.child.signal(KILL)
             self.kill_at = now + 0.5
         elif not self.kill_at and now >= self.stop_at:
-            self.child.stopped = "wall"
-            self.child.signal(TERM)
-            self.kill_at = now + TERM_GRACE_S
+            self.stop("wall", now)
 
-    def _tick(self, now: float) -> None:
-        self.tick_at = now + 0.25
-        self.child.peak_processes = max(self.child.peak_processes, count_processes())
+    def stop(self, why: str, now: float) -> None:
+        """Ask the command to end."""
+        self.child.stopped = why
+        self.child.signal(TERM)
+        self.kill_at = now + TERM_GRACE_S
+
+    def tick(self, now: float) -> None:
+        """Count processes, more often while they are many, and hand out early output."""
+        self.ticks = min(self.ticks + 1, len(FAST_TICKS_S) - 1)
+        count = count_processes()
+        busy = count > 2 and 4 * count > self.child.request["processes"]
+        self.tick_at = now + FAST_TICKS_S[1 if busy else self.ticks]
+        self.child.peak_processes = max(self.child.peak_processes, count)
         for index, stream in enumerate(self.child.streams):
             data = stream.fresh()
             if data:
-                self.report(index + 1, data)
+                self.agent.report(index + 1, data)
 
-    def _event(self, fd: int, event: int, now: float) -> None:
+    def event(self, fd: int, event: int, now: float) -> None:
+        """Something can be read or written."""
         child = self.child
-        if fd == self.protocol_in:
-            os._exit(0)
-        elif fd == self.wake:
+        if fd == self.agent.input:
+            if self.agent.interrupted() and not child.stopped:
+                self.stop("interrupted", now)
+        elif fd == self.agent.wake:
             os.read(fd, 4096)
-            child.reap()
+            child.table.reap()
         elif fd == child.stdin:
             if event & select.POLLERR or not child.feed():
                 self.poll.unregister(fd)
-                child.close_stdin()
+                self.fed()
         elif fd in self.open:
             if not self.open[fd].read():
                 self.poll.unregister(fd)
                 del self.open[fd]
             elif self.open[fd].total > child.request["output_hard"] and not child.stopped:
                 child.stopped = "output"
-                child.signal(KILL)
-                self.kill_at = now + 0.5
+                self.kill(now)
+        elif fd in self.also and not self.agent.drain(self.also[fd]):
+            self.poll.unregister(fd)
 
-
-def start(request: "dict[str, Any]", workspace: str, uid: int, in_process: bool) -> Child | None:
-    """Fork the command. Returns None in the child when it is to go on in this process (a script)."""
-    import resource  # noqa: F401  (once here instead of in every child; not built in, so not at the start)
-
-    pipes = [os.pipe(), os.pipe(), os.pipe()]
-    pid = os.fork()
-    if pid == 0:
-        try:
-            become_user(request, (pipes[0][0], pipes[1][1], pipes[2][1]), workspace, uid)
-            if in_process:
-                return None
-            for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-                _signal.signal(number, _signal.SIG_DFL)
-            os.execvpe(request["argv"][0], request["argv"], request["env"])
-        except OSError as error:
-            os.write(2, f"{request['argv'][0]}: {error.strerror}\n".encode())
-        os._exit(127)
-    for fd in (pipes[0][0], pipes[1][1], pipes[2][1]):
-        os.close(fd)
-    for fd in (pipes[0][1], pipes[1][0], pipes[2][0]):
-        os.set_blocking(fd, False)
-    return Child(request, pid, pipes[0][1], pipes[1][0], pipes[2][0])
-
-
-def become_user(request: "dict[str, Any]", fds: tuple[int, int, int], workspace: str, uid: int) -> None:
-    """In the child: own session, own descriptors, limits, then another uid for good."""
-    import resource
-
-    os.setsid()
-    for number, fd in enumerate(fds):
-        os.dup2(fd, number)
-    os.closerange(3, 64)
-    _signal.set_wakeup_fd(-1)
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-    os.environ.clear()
-    os.environ.update(request["env"])
-    os.umask(0o022)
-    for name, value in request["rlimits"]:
-        resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value + 1 if name == "CPU" else value))
-    if uid:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    os.chdir(workspace)
+    def kill(self, now: float) -> None:
+        """End the command at once."""
+        self.child.signal(KILL)
+        self.kill_at = now + 0.5

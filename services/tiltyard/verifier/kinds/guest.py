@@ -11,8 +11,8 @@ from importlib.resources import files
 _PACKAGE = "tiltyard.verifier.kinds"
 
 
-def script(kind: str) -> bytes:
-    """The script of a built-in kind: `guest_values.py`, the kind's `runner.py`, and the call of `main`."""
+def script(kind: str, part: str = "runner") -> bytes:
+    """A script of a built-in kind: `guest_values.py`, the kind's `<part>.py`, and the call of `main`."""
     values = (files(_PACKAGE) / "guest_values.py").read_bytes()
-    runner = (files(f"{_PACKAGE}.{kind}") / "runner.py").read_bytes()
+    runner = (files(f"{_PACKAGE}.{kind}") / f"{part}.py").read_bytes()
     return values + b"\n\n" + runner + b"\n\nmain(encode_value, describe)\n"

@@ -1,12 +1,11 @@
 """Judge a completion by HumanEval's own check program, run in a sandbox.
 
 The check program needs the expected values beside it, so here they do enter the sandbox, unlike with `python_calls`.
-The submission runs in a child process that only answers calls with plain values: ending the process, printing, objects
-equal to everything and patched builtins reach nothing. The result counts only with the nonce, which comes on
-the checking process's standard input.
-What remains forgeable: code that breaks out of the child into the checking process of the same user (by reading its
-memory or descriptors, where the sandbox's kernel lets it in spite of PR_SET_DUMPABLE) could read the expected values
-or the nonce. Hence for evaluation only. Left out: problems whose arguments or results aren't plain values.
+The submission runs in a process of its own, as the policy's user, that only answers calls with plain values: ending
+the process, printing, objects equal to everything and patched modules reach nothing. The checking process belongs to
+another user, lies in a directory of its own and is not on the submission's path, so its files, memory and descriptors
+are out of reach. The result counts only with the nonce, which comes on the checking process's standard input.
+Left out: problems whose arguments or results aren't plain values.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ from tiltyard.domains.interfaces import code_of
 from tiltyard.verifier.kinds.base import final_text, read, verdict
 from tiltyard.verifier.kinds.guest import script
 from tiltyard.verifier.kinds.submission import extract
-from tiltyard_proto.messages import Command, Graded, Job, Rollout, Task, Verdict
+from tiltyard_proto.messages import Candidate, Command, Graded, Job, Rollout, Task, Verdict
 
 from .data import Data
 
 MAX_CODE = 65_536
 RUNNER = script("humaneval")
+CANDIDATE = script("humaneval", "candidate")
 
 
 class HumanEval:
@@ -41,9 +41,13 @@ class HumanEval:
         return Job(
             rollout=rollout,
             command=Command(
-                argv=("python3", "runner.py"),
+                argv=("python3", "grader/runner.py"),
                 stdin=json.dumps(job).encode(),
-                files={"runner.py": RUNNER, "submission.py": code.encode() + b"\n"},
+                files={"grader/runner.py": RUNNER},
+                candidate=Candidate(
+                    argv=("python3", "candidate.py"),
+                    files={"candidate.py": CANDIDATE, "submission.py": code.encode() + b"\n"},
+                ),
                 limits=task.environment.limits,
             ),
             profile=task.environment.profile,

@@ -1,9 +1,9 @@
-"""Runs inside the sandbox: the check program in this process, the submission in a child that only answers calls.
+"""Runs inside the sandbox as the grader: the check program in this process, the submission beside it as another user.
 
-`guest` puts `guest_values` in front of this file and the call of `main` behind it. The child is forked before anything
-secret is read. It gets arguments as literals over a pipe and returns plain values; it has neither the check nor the
-nonce, and its output goes nowhere. Standard input: JSON with nonce, function, prompt, check. Standard output:
-'<nonce> passed <calls>' or '<nonce> failed <why>'. Works as a script and through runpy.
+`guest` puts `guest_values` in front of this file and the call of `main` behind it. Calls go to `candidate.py` on
+descriptor 3 and its answers come back on 4, as plain values, so nothing of the submission is ever run here. Standard
+input: JSON with nonce, function, prompt, check. Standard output: '<nonce> passed <calls>' or '<nonce> failed <why>'.
+Works as a script and through runpy.
 """
 
 import os
@@ -58,68 +58,13 @@ def decode(value: "Any") -> "Any":
     return {decode(key): decode(item) for key, item in inner}
 
 
-def serve(
-    requests: int, replies: int, encode: "Callable[[object], str]", describe: "Callable[[BaseException], str]"
-) -> None:
-    """The child: load the submission, answer one call a line."""
-    import sys
-
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    sys.stdin = os.fdopen(0)
-    sys.stdout = os.fdopen(1, "w")
-    sys.stderr = os.fdopen(2, "w")
-    out = os.fdopen(replies, "wb", buffering=0)
-    with open("submission.py", encoding="utf-8") as file:
-        source = file.read()
-    module = type(sys)("submission")
-    sys.modules["submission"] = module
-    exec(compile(source, "submission.py", "exec"), module.__dict__)
-    for line in os.fdopen(requests, "r", encoding="utf-8"):
-        name, args, named = eval(line, {"__builtins__": {}})
-        try:
-            text = f'{{"value": {encode(module.__dict__[name](*args, **named))}}}'
-        except BaseException as error:  # whatever the submission raises is its answer
-            text = f'{{"error": {describe(error)}}}'
-        out.write(text.encode() + b"\n")
-
-
-def hide() -> None:
-    """Make this process's memory and descriptors unreadable for others of the same user, where the system can."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
-    except (ImportError, OSError, AttributeError):
-        pass
-
-
-def start(encode: "Callable[[object], str]", describe: "Callable[[BaseException], str]") -> "tuple[int, int]":
-    """Fork the child; returns where requests go and where replies come from."""
-    request_read, request_write = os.pipe()
-    reply_read, reply_write = os.pipe()
-    if os.fork() == 0:
-        try:
-            os.close(request_write)
-            os.close(reply_read)
-            serve(request_read, reply_write, encode, describe)
-        finally:
-            os._exit(0)
-    os.close(request_read)
-    os.close(reply_write)
-    return request_write, reply_read
-
-
 def main(encode: "Callable[[object], str]", describe: "Callable[[BaseException], str]") -> None:
-    """Run the check on the child's answers and say how it ended."""
-    requests, replies = start(encode, describe)  # before anything secret is in memory
-    hide()
+    """Run the check on the candidate's answers and say how it ended."""
     import json
     import sys
 
     job = json.load(sys.stdin)
-    candidate = Candidate(job["function"], requests, replies)
+    candidate = Candidate(job["function"], 3, 4)
     scope: dict[str, Any] = {"__name__": "check"}
     try:
         exec(job["prompt"] + "\n    pass\n\n" + job["check"], scope)

@@ -1,0 +1,65 @@
+"""One gVisor sandbox on the host: its launcher, its control group, its directory.
+
+Invariants: `destroy` leaves nothing and reports what it could not remove; never `runsc delete` or `runsc exec`, since
+killing the group and removing two directories is faster and can't hang. Left out: starting it (`gvisor`).
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+from .backend import LimitBusy, SandboxLost
+from .cgroups import Cgroup, Counters
+from .channel import Channel
+from .network import Network
+from .reaper import reap
+
+
+class GVisorCell:
+    """See `remote.Cell`. `ended` is called once it has been destroyed, with whether everything is gone."""
+
+    def __init__(
+        self, name: str, group: Cgroup, path: Path, extra_bytes: int, ended: Callable[[str, bool], None]
+    ) -> None:
+        self.name, self.group, self.path, self.extra, self.ended = name, group, path, extra_bytes, ended
+        self.memory = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        self.channel: Channel | None = None
+        self.network = Network()
+
+    def set_memory(self, size: int) -> None:
+        if size == self.memory:
+            return
+        try:
+            self.group.set_memory(size + self.extra)
+            self.memory = size
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                raise LimitBusy(self.name) from error
+            raise SandboxLost(f"can't limit memory to {size} bytes: {error.strerror}") from error
+
+    def counters(self) -> Counters:
+        return self.group.counters()
+
+    async def destroy(self) -> None:
+        """Kill everything, reap the launcher, remove the group and the directory; say whether something stays."""
+        if self.channel is not None:
+            self.channel.close()
+        self.ended(self.name, await anyio.to_thread.run_sync(self._destroy))
+
+    def _destroy(self) -> bool:
+        family = set(self.group.pids())
+        gone = self.group.destroy()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            reap(family - {self.process.pid})
+        self.network.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+        return gone and not self.path.exists()
