@@ -29,6 +29,6 @@ def main(encode: "Callable[[object], str]", describe: "Callable[[BaseException],
         name, args, named = eval(line, {"__builtins__": {}})
         try:
             text = f'{{"value": {encode(module.__dict__[name](*args, **named))}}}'
-        except BaseException as error:
+        except BaseException as error:  # whatever the submission raises is its answer
             text = f'{{"error": {describe(error)}}}'
         out.write(text.encode() + b"\n")
