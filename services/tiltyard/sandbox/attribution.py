@@ -3,9 +3,10 @@
 Judged by the agent's flags, the kernel's counters and the wait status, never by an exit code alone. Invariants: total
 and pure. A limit that we enforced ourselves is the policy's doing. A sandbox that died under a command for no counted
 reason, or whose agent stopped answering, may be the doing of either side: its outcome is the infrastructure's (it is
-tried again) or the wall limit, its attribution ambiguous. gVisor counts no refused forks, so the process limit is seen
-by the agent's looks at the number of processes, a hundred a second while they are many; a bomb that is over between
-two looks ends as what its main process says. Left out: what follows from an outcome (`tiltyard_proto.outcomes`).
+tried again) or the wall limit, its attribution ambiguous. A fork that the guest's kernel refused is the process limit,
+however the main process coped. Where nobody counts those (`refusals`), the agent's looks at the number of processes
+stand in, twenty a second while they are many, and a bomb that is over between two ends as its main process says.
+Left out: what follows from an outcome (`tiltyard_proto.outcomes`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def attribute(flags: frozenset[str], status: int, cpu_s: float, limits: ExecLimi
     """Outcome and one line for a command that came to its end. `status` is a wait status, `flags` the agent's."""
     if "output" in flags:
         return Ending(Outcome.OUTPUT_LIMIT, "wrote too much output and was killed")
+    if "refused" in flags:
+        return Ending(Outcome.PROCESS_LIMIT, f"forks were refused at the limit of {limits.processes} processes")
     if "processes" in flags and (status != 0 or "left" in flags or "wall" in flags):
         return Ending(Outcome.PROCESS_LIMIT, f"reached the limit of {limits.processes} processes and threads")
     if "interrupted" in flags:

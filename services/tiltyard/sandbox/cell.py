@@ -19,6 +19,7 @@ from .cgroups import Cgroup, Counters
 from .channel import Channel
 from .network import Network
 from .reaper import reap
+from .refusals import Refusals
 
 
 class GVisorCell:
@@ -32,6 +33,7 @@ class GVisorCell:
         self.process: subprocess.Popen[bytes] | None = None
         self.channel: Channel | None = None
         self.network = Network()
+        self.refusals = Refusals()
 
     def set_memory(self, size: int) -> None:
         if size == self.memory:
@@ -51,6 +53,7 @@ class GVisorCell:
         """Kill everything, reap the launcher, remove the group and the directory; say whether something stays."""
         if self.channel is not None:
             self.channel.close()
+        self.refusals.close()
         self.ended(self.name, await anyio.to_thread.run_sync(self._destroy))
 
     def _destroy(self) -> bool:

@@ -86,11 +86,15 @@ def _candidate(candidate: Candidate | None) -> tuple[list[str], list[Entry]] | N
     return None if candidate is None else (list(candidate.argv), entries_of(candidate.files))
 
 
-def execution(fields: Sequence[bytes], limits: ExecLimits, partial: Partial) -> tuple[Execution, frozenset[str]]:
+def execution(
+    fields: Sequence[bytes], limits: ExecLimits, partial: Partial, refused_forks: int = 0
+) -> tuple[Execution, frozenset[str]]:
     """A finished command and the agent's flags; SandboxLost when the answer doesn't fit."""
     if len(fields) != 12 or fields[0] != b"done":
         raise SandboxLost(f"the agent answered {fields[0][:40]!r}")
     flags = frozenset(fields[1].decode("ascii", "replace").split(","))
+    if refused_forks:
+        flags |= {"refused"}
     status, wall_us, cpu_us, peak = (number(field) for field in fields[2:6])
     ending = attribute(flags, status, cpu_us / 1e6, limits)
     stdout, stdout_dropped = _joined(partial[0], fields[6:9], limits.output_bytes)

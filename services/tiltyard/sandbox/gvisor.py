@@ -62,6 +62,8 @@ class GVisorBackend:
         self.runsc = images.find_runsc(settings)
         self.platform: str = settings.platform
         self.leaked = 0
+        self.traces: bool | None = None if settings.count_forks else False
+        """Does runsc tell of forks? None: not known yet."""
         self.profiles = profiles.load(images.profile_folders(settings))
         self.store = Store(images.home_of(settings) / "snapshots", settings.snapshot_bytes)
         self.networks = Networks(settings)
@@ -122,12 +124,28 @@ class GVisorBackend:
         return await self._launched(plan, None)
 
     async def _launched(self, plan: Plan, image: Path | None) -> RemoteSandbox:
-        """A running sandbox: cold, or restored from `image`. StartFailed, with nothing left, otherwise."""
+        """A running sandbox: cold, or restored from `image`. StartFailed, with nothing left, otherwise.
+
+        Whether this runsc can tell of forks is found out at the first start.
+        """
+        try:
+            sandbox = await self._started(plan, image, self.traces is not False)
+            self.traces = self.traces is not False
+            return sandbox
+        except StartFailed:
+            if self.traces is not None:
+                raise
+        sandbox = await self._started(plan, image, False)
+        self.traces = False
+        log.warning("forks_not_counted", why="this runsc does not start with trace points")
+        return sandbox
+
+    async def _started(self, plan: Plan, image: Path | None, traces: bool) -> RemoteSandbox:
         begun = time.monotonic()
         cell = self._cell(plan)
         try:
             with anyio.fail_after(self.settings.start_s):
-                channel = await self._launch(cell, plan, image)
+                channel = await self._launch(cell, plan, image, traces)
                 await (_greet(channel) if image is None else _fence(channel))
         except (SandboxLost, TimeoutError, OSError, CgroupError) as error:
             why = _last_line(cell.path / "stderr") or str(error) or f"not ready within {self.settings.start_s:g} s"
@@ -141,6 +159,7 @@ class GVisorBackend:
         took = time.monotonic() - begun
         sandbox = RemoteSandbox(cell.name, plan.want.profile, channel, cell, self.settings, took)
         sandbox.environment = {**plan.environment, **cell.network.environment}
+        sandbox.refused_forks = cell.refusals.seen
         return sandbox
 
     def _cell(self, plan: Plan) -> GVisorCell:
@@ -152,21 +171,25 @@ class GVisorBackend:
         self._live[name] = (cell, plan)
         return cell
 
-    async def _launch(self, cell: GVisorCell, plan: Plan, image: Path | None) -> Channel:
+    async def _launch(self, cell: GVisorCell, plan: Plan, image: Path | None, traces: bool) -> Channel:
         settings = self.settings
         cell.path.mkdir(mode=0o700)
         cell.network = await anyio.to_thread.run_sync(self.networks.attach, plan.want.egress)
         limits = Limits(memory_bytes=256 * MIB + cell.extra, pids=settings.host_pids, cpus=plan.profile.cpus)
         cell.group.create(limits)
-        cell.process = self._spawn(cell, plan, image)
+        cell.process = self._spawn(cell, plan, image, cell.refusals.listen(cell.path) if traces else ())
         frame = settings.workspace_bytes + settings.workspace_entries * 1100 + 8 * MIB
         cell.channel = await connect(cell.process.stdin, cell.process.stdout, frame)
         return cell.channel
 
-    def _spawn(self, cell: GVisorCell, plan: Plan, image: Path | None) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, cell: GVisorCell, plan: Plan, image: Path | None, traces: tuple[str, ...]
+    ) -> subprocess.Popen[bytes]:
         """Start the launcher. From this thread on purpose: the parent-death signal is tied to it."""
         network, entries, name = cell.network, cell.group.entries, self._name(cell)
-        runsc = Runsc(path=self.runsc, platform=self.platform, network=network.kind, before=network.launcher())
+        runsc = Runsc(
+            path=self.runsc, platform=self.platform, network=network.kind, before=network.launcher(), traces=traces
+        )
         bundle = network.bundle(plan.bundle, cell.path)
         if image is None:
             command = runsc.run(cell.path, entries, bundle, name)

@@ -44,6 +44,9 @@ class Runsc(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[str, ...] = ()
     """What leads to runsc from the sandbox's network; see `network.Network.launcher`."""
 
+    traces: tuple[str, ...] = ()
+    """More flags for a start, which no snapshot is bound to."""
+
     @property
     def flags(self) -> list[str]:
         """The flags that a snapshot is bound to."""
@@ -57,12 +60,12 @@ class Runsc(msgspec.Struct, frozen=True, kw_only=True):
 
     def run(self, root: Path, entries: Iterable[Path], bundle: Path, name: str) -> list[str]:
         """Start the sandbox `name`, attached, in the groups whose `entries` these are. `root`: state directory."""
-        start = [*_entering(entries), *self.before, self.path, "--root", str(root), *self.flags]
+        start = [*_entering(entries), *self.before, self.path, "--root", str(root), *self.flags, *self.traces]
         return [*start, "run", "--bundle", str(bundle), name]
 
     def restore(self, root: Path, entries: Iterable[Path], bundle: Path, image: Path, name: str) -> list[str]:
         """Start it from a snapshot."""
-        start = [*_entering(entries), *self.before, self.path, "--root", str(root), *self.flags]
+        start = [*_entering(entries), *self.before, self.path, "--root", str(root), *self.flags, *self.traces]
         return [*start, "restore", "--image-path", str(image), "--bundle", str(bundle), name]
 
     def checkpoint(self, root: Path, image: Path, name: str, *, leave_running: bool) -> list[str]:

@@ -9,7 +9,7 @@ sandbox unusable, since what is inside is unknown; partial output survives the s
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -68,7 +68,13 @@ class RemoteSandbox(Files):
     """See `backend.Sandbox`."""
 
     def __init__(
-        self, name: str, profile: str, channel: Channel, cell: Cell, settings: SandboxSettings, start_s: float
+        self,
+        name: str,
+        profile: str,
+        channel: Channel,
+        cell: Cell,
+        settings: SandboxSettings,
+        start_s: float,
     ) -> None:
         self.id, self.profile, self.start_s = name, profile, start_s
         self.node = socket.gethostname()
@@ -76,6 +82,8 @@ class RemoteSandbox(Files):
         self.environment: Mapping[str, str] = ENVIRONMENT
         """Variables of every command."""
         self._usable, self._killed = True, False
+        self.refused_forks: Callable[[], int] = lambda: 0
+        """Forks refused inside so far; 0 where nobody counts them."""
         self._lock = anyio.Lock()
         self._waiting, self._kept = 0, 0
         self._running = False
@@ -98,6 +106,7 @@ class RemoteSandbox(Files):
         if not self.alive:
             return Execution(outcome=Outcome.SANDBOX_LOST, detail=f"sandbox {self.id} is gone")
         before, begun = self._cell.counters(), anyio.current_time()
+        forks = self.refused_forks()
         partial: commands.Partial = (bytearray(), bytearray())
         limits = command.limits
         try:
@@ -105,7 +114,8 @@ class RemoteSandbox(Files):
             with anyio.fail_after(limits.wall_s + GRACE_S):
                 self._running = True
                 fields = await self._exchange(request, partial)
-            return await self._confirmed(self._answered(fields, command, partial), before, limits)
+            refused = self.refused_forks() - forks
+            return await self._confirmed(self._answered(fields, command, partial, refused), before, limits)
         except WorkspaceFull as error:
             return Execution(outcome=Outcome.DISK_LIMIT, detail=str(error))
         except TimeoutError:
@@ -130,12 +140,14 @@ class RemoteSandbox(Files):
         changes = {"outcome": outcome, "detail": detail, "attribution": attribution, "exit_code": None, "signal": None}
         return msgspec.structs.replace(found, **changes)
 
-    def _answered(self, fields: list[bytes], command: Command, partial: commands.Partial) -> Execution:
+    def _answered(
+        self, fields: list[bytes], command: Command, partial: commands.Partial, refused_forks: int
+    ) -> Execution:
         if fields[0] == b"kept" and len(fields) == 2:
             self._kept += 1
             return Execution(outcome=Outcome.FINISHED, job=commands.number(fields[1]), detail="runs in the background")
         try:
-            found, flags = commands.execution(fields, command.limits, partial)
+            found, flags = commands.execution(fields, command.limits, partial, refused_forks)
         except SandboxLost:
             self._usable = False
             raise

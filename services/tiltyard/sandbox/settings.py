@@ -52,6 +52,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Most connections of one sandbox at a time."""
     host_pids: Positive = 1024
     """Back-stop on the sandbox's threads on the host; processes inside are limited by the command."""
+    count_forks: bool = True
+    """Let gVisor tell of each fork, so that those refused at a command's process limit are counted, not guessed."""
     start_s: Above0 = 30.0
     """A start that takes longer has failed."""
     snapshot_bytes: Whole = 1 << 30

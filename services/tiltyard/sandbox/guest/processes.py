@@ -37,8 +37,8 @@ CHUNK = 65536
 TERM_GRACE_S = 0.2
 DRAIN_S = 0.1
 SWEEP_S = 2.0
-FAST_TICKS_S = (0.01, 0.02, 0.04, 0.08, 0.25)
-"""Between looks at a command: often at first, since a bomb may be over soon."""
+FIRST_TICK_S, BUSY_TICK_S, TICK_S = 0.05, 0.05, 0.25
+"""Until the first look at a command, and between looks at one with many processes and one with few."""
 OPEN_BELOW = 64
 """The agent's own descriptors are below this."""
 KILL, TERM = 9, 15
@@ -230,8 +230,7 @@ class Supervisor:
         now = time.monotonic()
         self.stop_at = now + child.request["wall"]
         self.drain_until, self.kill_at = 0.0, 0.0
-        self.ticks = 0
-        self.tick_at = now + FAST_TICKS_S[0]
+        self.tick_at = now + FIRST_TICK_S
         self.open = {stream.fd: stream for stream in child.streams}
         self.also = {stream.fd: stream for stream in agent.streams()}
         self.poll = select.poll()
@@ -282,10 +281,9 @@ class Supervisor:
 
     def tick(self, now: float) -> None:
         """Count processes, more often while they are many, and hand out early output."""
-        self.ticks = min(self.ticks + 1, len(FAST_TICKS_S) - 1)
         count = count_processes()
         busy = count > 2 and 4 * count > self.child.request["processes"]
-        self.tick_at = now + FAST_TICKS_S[1 if busy else self.ticks]
+        self.tick_at = now + (BUSY_TICK_S if busy else TICK_S)
         self.child.peak_processes = max(self.child.peak_processes, count)
         for index, stream in enumerate(self.child.streams):
             data = stream.fresh()
