@@ -44,7 +44,7 @@ async def test_what_a_sandbox_tells_is_counted(tmp_path: Path) -> None:
     refusals = Refusals()
     (flag,) = refusals.listen(tmp_path)
     assert flag == f"--pod-init-config={tmp_path / 'trace.json'}"
-    said = json.loads((tmp_path / "trace.json").read_text())  # noqa: ASYNC240  (a small file)
+    said = json.loads((tmp_path / "trace.json").read_text())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
         peer.connect(said["trace_session"]["sinks"][0]["config"]["endpoint"])
         peer.send(b"\x08\x01")
