@@ -85,7 +85,7 @@ def become_user(request: "dict[str, Any]", descriptors: dict[int, int], workspac
         os.setresuid(uid, uid, uid)
     os.chdir(workspace)
     if request["cwd"]:
-        os.chdir(request["cwd"])
+        os.chdir(os.fsdecode(request["cwd"]))
 
 
 def place(descriptors: dict[int, int]) -> None:
