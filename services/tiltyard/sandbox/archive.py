@@ -53,8 +53,8 @@ def unpack(archive: bytes, max_bytes: int, max_entries: int) -> list[Entry]:
                     continue
                 if len(entries) >= max_entries:
                     raise ArchiveRefused(f"archive: more than {max_entries} entries")
-                max_bytes -= max(0, info.size)
-                if max_bytes < 0:
+                max_bytes -= info.size
+                if max_bytes < 0 or info.size < 0:
                     raise ArchiveRefused("archive: too large")
                 entries.append(_entry(tar, info))
     except (tarfile.TarError, ValueError, OverflowError, EOFError, MemoryError) as error:
