@@ -111,38 +111,42 @@ class GVisorBackend:
             branch = self.branches.find(want.snapshot)
             if branch is None:
                 raise StartFailed(f"snapshot {want.snapshot!r} is gone")
-            return await self._launched(await self._plan(branch.want), branch.path)
+            return await self._launched(await self._plan(branch.want), branch.path, branch.bytes + 64 * MIB)
         plan = await self._plan(want)
         image = await self._image(plan) if plan.key else None
         if image is not None:
             try:
-                return await self._launched(plan, image)
+                sandbox = await self._launched(plan, image)
+                self._failed.pop(plan.key, None)
+                return sandbox
             except StartFailed as error:
                 drop = functools.partial(self.store.drop, plan.key, str(error))
                 await anyio.to_thread.run_sync(drop)
                 self._failed[plan.key] = self._failed.get(plan.key, 0) + 1
         return await self._launched(plan, None)
 
-    async def _launched(self, plan: Plan, image: Path | None) -> RemoteSandbox:
+    async def _launched(self, plan: Plan, image: Path | None, memory: int = 0) -> RemoteSandbox:
         """A running sandbox: cold, or restored from `image`. StartFailed, with nothing left, otherwise.
 
-        Whether this runsc can tell of forks is found out at the first start.
+        `memory`: bytes that it needs to start with, when that is more than usual. Whether this runsc can tell of forks
+        is found out at the first start.
         """
         try:
-            sandbox = await self._started(plan, image, self.traces is not False)
+            sandbox = await self._started(plan, image, memory, self.traces is not False)
             self.traces = self.traces is not False
             return sandbox
         except StartFailed:
             if self.traces is not None:
                 raise
-        sandbox = await self._started(plan, image, False)
+        sandbox = await self._started(plan, image, memory, False)
         self.traces = False
         log.warning("forks_not_counted", why="this runsc does not start with trace points")
         return sandbox
 
-    async def _started(self, plan: Plan, image: Path | None, traces: bool) -> RemoteSandbox:
+    async def _started(self, plan: Plan, image: Path | None, memory: int, traces: bool) -> RemoteSandbox:
         begun = time.monotonic()
         cell = self._cell(plan)
+        cell.initial = max(cell.initial, memory)
         try:
             with anyio.fail_after(self.settings.start_s):
                 channel = await self._launch(cell, plan, image, traces)
@@ -175,7 +179,7 @@ class GVisorBackend:
         settings = self.settings
         cell.path.mkdir(mode=0o700)
         cell.network = await anyio.to_thread.run_sync(self.networks.attach, plan.want.egress)
-        limits = Limits(memory_bytes=256 * MIB + cell.extra, pids=settings.host_pids, cpus=plan.profile.cpus)
+        limits = Limits(memory_bytes=cell.initial + cell.extra, pids=settings.host_pids, cpus=plan.profile.cpus)
         cell.group.create(limits)
         cell.process = self._spawn(cell, plan, image, cell.refusals.listen(cell.path) if traces else ())
         frame = settings.workspace_bytes + settings.workspace_entries * 1100 + 8 * MIB
@@ -264,7 +268,7 @@ class GVisorBackend:
         sandbox = await self._launched(plan, None)
         made = self.instance.path / f"image-{sandbox.id}"
         try:
-            made.mkdir()
+            made.mkdir(mode=0o700)
             await self._checkpoint(sandbox, made, leave_running=False)
             await anyio.to_thread.run_sync(self.store.add, plan.key, made)
         finally:
