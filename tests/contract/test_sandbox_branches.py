@@ -14,7 +14,7 @@ from tiltyard.sandbox.backend import Sandbox, SandboxLost, SnapshotFailed, Start
 from tiltyard.sandbox.gvisor import GVisorBackend
 from tiltyard.sandbox.process import ProcessBackend
 from tiltyard.sandbox.settings import SandboxSettings
-from tiltyard_proto.messages import Command
+from tiltyard_proto.messages import Command, ExecLimits
 from tiltyard_proto.outcomes import Outcome
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +149,23 @@ async def test_a_session_is_branched(backend: GVisorBackend) -> None:
     assert await said(clones[1], "echo on") == b"on\n"
     for clone in clones:
         await clone.kill()
+
+
+async def test_a_large_session_is_branched(backend: GVisorBackend) -> None:
+    """A session with more in memory than a fresh sandbox may use is restored, with the process that holds it."""
+    limits = ExecLimits(memory_bytes=800 << 20)
+    original = await backend.start(Want())
+    hold = "import time; block = b'x' * (420 << 20); open('ready', 'w').close(); time.sleep(1000)"
+    await original.run(Command(argv=("python3", "-c", hold), limits=limits, background=True))
+    with anyio.fail_after(20):
+        while not await original.read(["ready"]):  # noqa: ASYNC110  (nobody announces it)
+            await anyio.sleep(0.05)
+    clone = await backend.start(Want(snapshot=await backend.snapshot(original)))
+    await original.kill()
+    assert [job.running for job in await clone.jobs()] == [True]
+    found = await clone.run(Command(argv=("true",), limits=limits))
+    assert found.outcome is Outcome.FINISHED
+    await clone.kill()
 
 
 async def test_snapshots_of_sessions_go(backend: GVisorBackend) -> None:

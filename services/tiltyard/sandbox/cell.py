@@ -29,7 +29,7 @@ class GVisorCell:
         self, name: str, group: Cgroup, path: Path, extra_bytes: int, ended: Callable[[str, bool], None]
     ) -> None:
         self.name, self.group, self.path, self.extra, self.ended = name, group, path, extra_bytes, ended
-        self.memory = 0
+        self.memory, self.initial = 0, 256 << 20
         self.process: subprocess.Popen[bytes] | None = None
         self.channel: Channel | None = None
         self.network = Network()

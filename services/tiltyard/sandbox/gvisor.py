@@ -10,8 +10,6 @@ is restored answers a fresh token before it is used. Left out: rootless operatio
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import os
 import secrets
 import shutil
@@ -20,38 +18,24 @@ import time
 from pathlib import Path
 
 import anyio
-import msgspec
 import structlog
 
-from . import images, profiles
+from . import images, plans, profiles
 from .backend import Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
 from .cell import GVisorCell
 from .cgroups import CgroupError, Limits, Tree
 from .channel import Channel, connect
+from .imprints import Imprints
 from .instance import Instance, reconcile
-from .launch import UID, Runsc, environment, spec
+from .launch import Runsc, environment
 from .network import Networks
-from .profiles import Profile
-from .remote import ENVIRONMENT, RemoteSandbox, variables_of
+from .plans import Plan
+from .remote import RemoteSandbox
 from .settings import SandboxSettings
-from .snapshots import Branches, Store, key_of
+from .snapshots import Branches, Store
 
 log = structlog.get_logger()
 MIB = 1 << 20
-BUILD_TRIES = 3
-"""Failed attempts at a profile's snapshot after which this service starts that profile cold."""
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How sandboxes of one want are started."""
-
-    want: Want
-    profile: Profile
-    bundle: Path
-    environment: dict[str, str]
-    """Variables of every command."""
-    key: str = ""
-    """Names the snapshot they are restored from; empty: they start cold."""
 
 
 class GVisorBackend:
@@ -68,10 +52,9 @@ class GVisorBackend:
         self.store = Store(images.home_of(settings) / "snapshots", settings.snapshot_bytes)
         self.networks = Networks(settings)
         self.branches = Branches(instance.path / "branches", settings.branches, settings.branch_bytes)
+        self.imprints = Imprints(self.store, instance.path, self._cold, self._checkpoint)
         self._live: dict[str, tuple[GVisorCell, Plan]] = {}
         self._plans: dict[Want, Plan] = {}
-        self._failed: dict[str, int] = {}
-        self._building: set[str] = set()
         self._count = 0
         self._choosing = anyio.Lock()
 
@@ -104,6 +87,7 @@ class GVisorBackend:
                     return await self._start(want)
                 except StartFailed:
                     self.platform = "systrap"
+                    self._plans.clear()
         return await self._start(want)
 
     async def _start(self, want: Want) -> RemoteSandbox:
@@ -111,38 +95,44 @@ class GVisorBackend:
             branch = self.branches.find(want.snapshot)
             if branch is None:
                 raise StartFailed(f"snapshot {want.snapshot!r} is gone")
-            return await self._launched(await self._plan(branch.want), branch.path)
+            return await self._launched(await self._plan(branch.want), branch.path, branch.bytes + 64 * MIB)
         plan = await self._plan(want)
-        image = await self._image(plan) if plan.key else None
+        image = await self.imprints.get(plan)
         if image is not None:
             try:
-                return await self._launched(plan, image)
+                sandbox = await self._launched(plan, image)
             except StartFailed as error:
-                drop = functools.partial(self.store.drop, plan.key, str(error))
-                await anyio.to_thread.run_sync(drop)
-                self._failed[plan.key] = self._failed.get(plan.key, 0) + 1
+                await self.imprints.bad(plan, str(error))
+            else:
+                self.imprints.good(plan)
+                return sandbox
+        return await self._cold(plan)
+
+    async def _cold(self, plan: Plan) -> RemoteSandbox:
         return await self._launched(plan, None)
 
-    async def _launched(self, plan: Plan, image: Path | None) -> RemoteSandbox:
+    async def _launched(self, plan: Plan, image: Path | None, memory: int = 0) -> RemoteSandbox:
         """A running sandbox: cold, or restored from `image`. StartFailed, with nothing left, otherwise.
 
-        Whether this runsc can tell of forks is found out at the first start.
+        `memory`: bytes that it needs to start with, when that is more than usual. Whether this runsc can tell of forks
+        is found out at the first start.
         """
         try:
-            sandbox = await self._started(plan, image, self.traces is not False)
+            sandbox = await self._started(plan, image, memory, self.traces is not False)
             self.traces = self.traces is not False
             return sandbox
         except StartFailed:
             if self.traces is not None:
                 raise
-        sandbox = await self._started(plan, image, False)
+        sandbox = await self._started(plan, image, memory, False)
         self.traces = False
         log.warning("forks_not_counted", why="this runsc does not start with trace points")
         return sandbox
 
-    async def _started(self, plan: Plan, image: Path | None, traces: bool) -> RemoteSandbox:
+    async def _started(self, plan: Plan, image: Path | None, memory: int, traces: bool) -> RemoteSandbox:
         begun = time.monotonic()
         cell = self._cell(plan)
+        cell.initial = max(cell.initial, memory)
         try:
             with anyio.fail_after(self.settings.start_s):
                 channel = await self._launch(cell, plan, image, traces)
@@ -175,7 +165,7 @@ class GVisorBackend:
         settings = self.settings
         cell.path.mkdir(mode=0o700)
         cell.network = await anyio.to_thread.run_sync(self.networks.attach, plan.want.egress)
-        limits = Limits(memory_bytes=256 * MIB + cell.extra, pids=settings.host_pids, cpus=plan.profile.cpus)
+        limits = Limits(memory_bytes=cell.initial + cell.extra, pids=settings.host_pids, cpus=plan.profile.cpus)
         cell.group.create(limits)
         cell.process = self._spawn(cell, plan, image, cell.refusals.listen(cell.path) if traces else ())
         frame = settings.workspace_bytes + settings.workspace_entries * 1100 + 8 * MIB
@@ -214,66 +204,15 @@ class GVisorBackend:
     # ------------------------------------------------------------ plans
 
     async def _plan(self, want: Want) -> Plan:
-        """How to start a want; its OCI bundle is written once and shared by its sandboxes."""
+        """How to start a want, found out once."""
         if want not in self._plans:
-            make = functools.partial(self._make_plan, want)
+            make = functools.partial(plans.make, self.settings, self.profiles, self._runsc(), self.instance.path, want)
             self._plans[want] = await anyio.to_thread.run_sync(make)
         return self._plans[want]
 
-    def _make_plan(self, want: Want) -> Plan:
-        profile = self.profiles.get(want.profile)
-        if profile is None:
-            raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
-        image = images.find_image(self.settings, want.profile)
-        folder = images.install_agent(image)
-        argv = [*images.interpreter(image), "-c", images.boot_line(folder, "/workspace", UID, profile.preload)]
-        said = spec(image, argv, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT)
-        bundle = self.instance.path / f"bundle-{len(self._plans)}-{secrets.token_hex(2)}"
-        bundle.mkdir()
-        (bundle / "config.json").write_text(json.dumps(said))
-        variables = variables_of(images.environment_of(image), profile.environment)
-        if not profile.preload or profile.snapshot == "never" or want.egress:
-            return Plan(want=want, profile=profile, bundle=bundle, environment=variables)
-        with open(self.runsc, "rb") as file:
-            binary = hashlib.file_digest(file, "sha256").hexdigest()
-        status = image.stat()
-        key = key_of(binary, self._runsc().flags, said, str(image.resolve()), status.st_ino, os.uname().release)
-        return Plan(want=want, profile=profile, bundle=bundle, environment=variables, key=key)
-
     # ------------------------------------------------------------ snapshots
 
-    async def _image(self, plan: Plan) -> Path | None:
-        """The snapshot of a plan, made now if nobody has; None when there is none to be had now."""
-        found = await anyio.to_thread.run_sync(self.store.find, plan.key)
-        if found or plan.key in self._building or self._failed.get(plan.key, 0) >= BUILD_TRIES:
-            return found
-        self._building.add(plan.key)
-        try:
-            await self._build(plan)
-        except (StartFailed, SnapshotFailed, OSError) as error:
-            self._failed[plan.key] = self._failed.get(plan.key, 0) + 1
-            log.warning("snapshot_not_built", profile=plan.profile.name, why=str(error))
-            return None
-        finally:
-            self._building.discard(plan.key)
-        return await anyio.to_thread.run_sync(self.store.find, plan.key)
-
-    async def _build(self, plan: Plan) -> None:
-        """Start a sandbox, let it import what the profile asks for, keep what it is then."""
-        begun = time.monotonic()
-        sandbox = await self._launched(plan, None)
-        made = self.instance.path / f"image-{sandbox.id}"
-        try:
-            made.mkdir()
-            await self._checkpoint(sandbox, made, leave_running=False)
-            await anyio.to_thread.run_sync(self.store.add, plan.key, made)
-        finally:
-            await sandbox.kill()
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, made, ignore_errors=True))
-        log.info("snapshot_built", profile=plan.profile.name, key=plan.key, seconds=round(time.monotonic() - begun, 2))
-
-    async def _checkpoint(self, sandbox: RemoteSandbox, into: Path, *, leave_running: bool) -> None:
+    async def _checkpoint(self, sandbox: RemoteSandbox, into: Path, *, leave_running: bool = False) -> None:
         """Write the state of a sandbox that no command runs in. SnapshotFailed when runsc can't."""
         cell, _ = self._live[sandbox.id]
         command = self._runsc().checkpoint(cell.path, into, self._name(cell), leave_running=leave_running)

@@ -1,0 +1,58 @@
+"""How sandboxes of one want are started on gVisor: image, agent, specification, and the key of their snapshot.
+
+Invariants: a bundle is written once and shared by all sandboxes of its want; the key names everything that a snapshot
+is bound to. Left out: starting them (`gvisor`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from . import images
+from .backend import StartFailed, Want
+from .launch import UID, Runsc, spec
+from .profiles import Profile
+from .remote import ENVIRONMENT, variables_of
+from .settings import SandboxSettings
+from .snapshots import key_of
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How sandboxes of one want are started."""
+
+    want: Want
+    profile: Profile
+    bundle: Path
+    environment: dict[str, str]
+    """Variables of every command."""
+    key: str = ""
+    """Names the snapshot they are restored from; empty: they start cold."""
+
+
+def make(settings: SandboxSettings, known: Mapping[str, Profile], runsc: Runsc, folder: Path, want: Want) -> Plan:
+    """The plan of a want, with its bundle in `folder`. StartFailed without profile or image. Blocks: use a thread."""
+    profile = known.get(want.profile)
+    if profile is None:
+        raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(known))}")
+    image = images.find_image(settings, want.profile)
+    agent = images.install_agent(image)
+    argv = [*images.interpreter(image), "-c", images.boot_line(agent, "/workspace", UID, profile.preload)]
+    said = spec(image, argv, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT)
+    bundle = folder / f"bundle-{secrets.token_hex(4)}"
+    bundle.mkdir()
+    (bundle / "config.json").write_text(json.dumps(said))
+    variables = variables_of(images.environment_of(image), profile.environment)
+    plan = Plan(want=want, profile=profile, bundle=bundle, environment=variables)
+    if not profile.preload or profile.snapshot == "never" or want.egress:
+        return plan
+    with open(runsc.path, "rb") as file:
+        binary = hashlib.file_digest(file, "sha256").hexdigest()
+    place = (str(image.resolve()), image.stat().st_ino, os.uname().release)
+    return msgspec.structs.replace(plan, key=key_of(binary, runsc.flags, said, *place))
