@@ -72,8 +72,8 @@ def child(inbox, outbox, total, lock):
             total.value += item
         outbox.put(item * 2)
 context = mp.get_context("fork")
-inbox, outbox, total = context.Queue(), context.Queue(), context.Value("i", 0)
-workers = [context.Process(target=child, args=(inbox, outbox, total, context.Lock())) for _ in range(3)]
+inbox, outbox, total, lock = context.Queue(), context.Queue(), context.Value("i", 0), context.Lock()
+workers = [context.Process(target=child, args=(inbox, outbox, total, lock)) for _ in range(3)]
 [w.start() for w in workers]
 [inbox.put(n) for n in range(30)]
 [inbox.put(None) for _ in workers]
