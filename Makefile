@@ -7,9 +7,9 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox images tools model demo seeds bench-bus bench-sandbox poison chaos cluster test lint format clean
+.PHONY: help setup python sandbox images tools model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker cluster test lint format clean
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 setup: python sandbox model ## virtual environment, nats-server, gVisor, sandbox image, model
 
@@ -51,6 +51,11 @@ chaos: python ## kill services and the bus under 10,000 rollouts, then audit (th
 test: python sandbox tools model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(SUDO) $(BIN)/pytest $(ARGS)
+
+sandbox-docker: python sandbox ## the sandbox suites over the Docker back-end, on a daemon of their own (two minutes)
+	@$(SUDO) infra/setup/tools.sh dockerd:docker.io
+	@$(SUDO) TILTYARD_TEST_BACKENDS=docker $(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/docker \
+		$(addprefix tests/contract/test_sandbox_,contract.py limits.py files.py shell.py) $(ARGS)
 
 cluster: python ## three nats-servers, leaders killed and changed under load (two minutes)
 	@$(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/cluster $(ARGS)

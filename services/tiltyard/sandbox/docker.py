@@ -130,7 +130,8 @@ class DockerBackend:
 
     async def _launch(self, cell: DockerCell, body: dict[str, Any]) -> Channel:
         settings = self.settings
-        await self.docker.call("POST", "/containers/create", body, name=cell.name)
+        with anyio.CancelScope(shield=True):  # given up half-way, it could be made after it was removed
+            await self.docker.call("POST", "/containers/create", body, name=cell.name)
         frame = settings.workspace_bytes + settings.workspace_entries * 1100 + 8 * MIB
         cell.channel = await self.docker.attach(cell.name, frame, cell.ended)
         await self.docker.call("POST", f"/containers/{cell.name}/start")

@@ -73,16 +73,19 @@ class Docker:
         head = (
             f"POST {path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 0\r\n\r\n"
         )
+        channel = Attached(reader, writer, max_frame, ended)
         try:
             writer.write(head.encode())
             status = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode("ascii", "replace")
+            if not status.startswith(("HTTP/1.1 101", "HTTP/1.1 200")):
+                raise DockerError(0, f"attach: {status}")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
-            writer.close()
+            channel.close()
             raise DockerError(0, f"attach: {error}") from error
-        if " 101 " not in f"{status} " and " 200 " not in f"{status} ":
-            writer.close()
-            raise DockerError(0, f"attach: {status}")
-        return Attached(reader, writer, max_frame, ended)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
 
     async def close(self) -> None:
         if self._session is not None:
