@@ -16,7 +16,8 @@ from support.dockers import socket
 
 from tiltyard.sandbox import doctor, images
 from tiltyard.sandbox.backend import StartFailed, Want
-from tiltyard.sandbox.docker import INSTANCE, DockerBackend
+from tiltyard.sandbox.docker import DockerBackend
+from tiltyard.sandbox.docker_spec import INSTANCE
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits
 from tiltyard_proto.outcomes import Outcome

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import secrets
 import shutil
 import time
 from pathlib import Path
@@ -24,16 +23,15 @@ from .backend import Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
 from .cgroups import Counters
 from .channel import Channel
 from .docker_api import Docker, DockerError
+from .docker_spec import INSTANCE, OWNER, Image, container, owner
 from .instance import Instance, is_alive
-from .launch import CAPABILITIES, UID
+from .launch import UID
 from .profiles import Profile
-from .remote import ENVIRONMENT, RemoteSandbox
+from .remote import RemoteSandbox, variables_of
 from .settings import SandboxSettings
 
 log = structlog.get_logger()
 MIB = 1 << 20
-INSTANCE, OWNER = "org.tiltyard.instance", "org.tiltyard.owner"
-"""Labels: the service that made a container, and the home it shares with those that may clean up after it."""
 MARK = "docker"
 """File in the directory of an instance that has nothing but containers."""
 END_S = 3.0
@@ -82,7 +80,7 @@ class DockerBackend:
         self.leaked = 0
         self.profiles = profiles.load(images.profile_folders(settings))
         self._live: dict[str, DockerCell] = {}
-        self._images: dict[str, tuple[str, str]] = {}
+        self._images: dict[str, Image] = {}
         self._count = 0
         self._preparing = anyio.Lock()
         self._prepared = False
@@ -107,15 +105,16 @@ class DockerBackend:
             raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
         begun = time.monotonic()
         try:
-            image, folder = await self._image(profile)
+            image = await self._image(profile)
         except (DockerError, OSError) as error:
             raise StartFailed(f"docker: {error}") from error
         self._count += 1
         name = f"tiltyard-{self.instance.id}-{self._count}"
+        labels = {INSTANCE: self.instance.id, OWNER: owner(self.home)}
         cell = self._live[name] = DockerCell(self, name, self.settings.docker_memory_bytes)
         try:
             with anyio.fail_after(self.settings.start_s):
-                channel = await self._launch(cell, container(self, want, profile, image, folder))
+                channel = await self._launch(cell, container(self.settings, labels, want, profile, image))
                 await channel.receive()
         except (SandboxLost, TimeoutError, DockerError) as error:
             why = str(error) or f"not ready within {self.settings.start_s:g} s"
@@ -126,7 +125,9 @@ class DockerBackend:
             with anyio.CancelScope(shield=True):
                 await cell.destroy()
             raise
-        return RemoteSandbox(name, want.profile, channel, cell, self.settings, time.monotonic() - begun)
+        sandbox = RemoteSandbox(name, want.profile, channel, cell, self.settings, time.monotonic() - begun)
+        sandbox.environment = image.variables
+        return sandbox
 
     async def _launch(self, cell: DockerCell, body: dict[str, Any]) -> Channel:
         settings = self.settings
@@ -137,8 +138,8 @@ class DockerBackend:
         await self.docker.call("POST", f"/containers/{cell.name}/start")
         return cell.channel
 
-    async def _image(self, profile: Profile) -> tuple[str, str]:
-        """Name of a profile's image in the daemon, imported if it is not there, and the agent's folder in it."""
+    async def _image(self, profile: Profile) -> Image:
+        """A profile's image in the daemon, imported if it is not there."""
         async with self._preparing:
             if not self._prepared:
                 await self._check()
@@ -147,9 +148,11 @@ class DockerBackend:
             if profile.name not in self._images:
                 root = await anyio.to_thread.run_sync(images.find_image, self.settings, profile.name)
                 folder = await anyio.to_thread.run_sync(images.install_agent, root)
-                self._images[profile.name] = (
-                    await docker_image.ensure(self.docker, profile.name, root, folder),
-                    folder,
+                boot = images.boot_line(folder, "/workspace", UID, profile.preload)
+                self._images[profile.name] = Image(
+                    name=await docker_image.ensure(self.docker, profile.name, root, folder),
+                    command=(*images.interpreter(root), "-c", boot),
+                    variables=variables_of(images.environment_of(root), profile.environment),
                 )
             return self._images[profile.name]
 
@@ -215,55 +218,3 @@ class DockerBackend:
                     tasks.start_soon(cell.destroy)
             await self.docker.close()
             await anyio.to_thread.run_sync(self.instance.close)
-
-
-def owner(home: Path) -> str:
-    """Names the home: drawn once, kept in it."""
-    place = home / "owner"
-    try:
-        with place.open("x") as file:
-            file.write(secrets.token_hex(8))
-    except FileExistsError:
-        pass
-    return place.read_text()
-
-
-def container(backend: DockerBackend, want: Want, profile: Profile, image: str, folder: str) -> dict[str, Any]:
-    """What the daemon is asked to make: gVisor's specification in Docker's words."""
-    settings = backend.settings
-    memory = settings.docker_memory_bytes + want.disk_bytes + profile.overhead_bytes
-    tmpfs = "rw,exec,nosuid,nodev"
-    return {
-        "Image": image,
-        "Cmd": ["/usr/bin/python3", "-c", images.boot_line(folder, "/workspace", UID, profile.preload)],
-        "Env": [f"{key}={value}" for key, value in ENVIRONMENT.items()],
-        "User": "0:0",
-        "WorkingDir": "/",
-        "Hostname": "sandbox",
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "Labels": {INSTANCE: backend.instance.id, OWNER: owner(backend.home)},
-        "HostConfig": {
-            "Runtime": settings.docker_runtime,
-            "NetworkMode": "none",
-            "Dns": ["127.0.0.1"],
-            "DnsSearch": ["."],
-            "ReadonlyRootfs": True,
-            "Memory": memory,
-            "MemorySwap": memory,
-            "PidsLimit": settings.host_pids,
-            "NanoCpus": int(profile.cpus * 1e9),
-            "ShmSize": profile.tmp_bytes,
-            "Tmpfs": {
-                "/tmp": f"{tmpfs},size={profile.tmp_bytes},mode=1777",
-                "/workspace": f"{tmpfs},size={want.disk_bytes},mode=777",
-            },
-            "CapDrop": ["ALL"],
-            "CapAdd": CAPABILITIES,
-            "SecurityOpt": ["no-new-privileges"],
-            "Ulimits": [{"Name": "nofile", "Soft": 1024, "Hard": 1024}, {"Name": "core", "Soft": 0, "Hard": 0}],
-            "LogConfig": {"Type": "none"},
-        },
-    }

@@ -13,8 +13,9 @@ from aiohttp import web
 
 from tiltyard.sandbox import docker as docker_module
 from tiltyard.sandbox.backend import SandboxLost, StartFailed, Want
-from tiltyard.sandbox.docker import INSTANCE, OWNER, DockerBackend, container, owner
+from tiltyard.sandbox.docker import DockerBackend
 from tiltyard.sandbox.docker_api import Docker, DockerError
+from tiltyard.sandbox.docker_spec import INSTANCE, OWNER, Image, container, owner
 from tiltyard.sandbox.instance import Instance, is_alive
 from tiltyard.sandbox.profiles import load
 from tiltyard.sandbox.settings import SandboxSettings
@@ -189,13 +190,12 @@ async def test_a_container_that_stays_is_counted(tmp_path: Path, monkeypatch: py
         await backend.close()
 
 
-async def test_what_is_asked_of_the_daemon(tmp_path: Path) -> None:
+def test_what_is_asked_of_the_daemon() -> None:
     """gVisor, limits, no network, only the agent's rights, a read-only root, sized file systems."""
-    (tmp_path / "s").touch()
-    settings = SandboxSettings(home=str(tmp_path), docker_memory_bytes=100 << 20)
-    backend = DockerBackend(settings, Instance(tmp_path, None))
+    settings = SandboxSettings(docker_memory_bytes=100 << 20)
     profile = load()["python"]
-    asked = container(backend, Want(disk_bytes=5 << 20), profile, "tiltyard/python:1", "/tiltyard/x")
+    image = Image(name="i", command=("agent",), variables={})
+    asked = container(settings, {"of": "me"}, Want(disk_bytes=5 << 20), profile, image)
     host = asked["HostConfig"]
     assert (host["Runtime"], host["NetworkMode"], host["ReadonlyRootfs"], host["CapDrop"]) == (
         "runsc",
@@ -208,8 +208,8 @@ async def test_what_is_asked_of_the_daemon(tmp_path: Path) -> None:
     assert "no-new-privileges" in host["SecurityOpt"]
     assert "CAP_SYS_ADMIN" not in host["CapAdd"]
     assert asked["StdinOnce"]
+    assert asked["Labels"] == {"of": "me"}
     assert not any("=/root" in line for line in asked["Env"])
-    await backend.close()
 
 
 def test_an_instance_is_alive_as_long_as_its_lock(tmp_path: Path) -> None:
