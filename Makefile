@@ -7,9 +7,9 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox images model demo seeds bench-bus bench-sandbox poison chaos cluster test lint format clean
+.PHONY: help setup python sandbox images tools model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker cluster test lint format clean
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 setup: python sandbox model ## virtual environment, nats-server, gVisor, sandbox image, model
 
@@ -22,6 +22,9 @@ sandbox: python
 
 images: sandbox ## the sandbox images of all shipped profiles (2 GB, several minutes)
 	@$(SUDO) $(BIN)/tiltyard sandbox images build --all > /dev/null
+
+tools:
+	@$(SUDO) infra/setup/tools.sh bwrap:bubblewrap
 
 model: python
 	@$(BIN)/tiltyard model -c $(DEMO) > /dev/null
@@ -45,9 +48,14 @@ chaos: python ## kill services and the bus under 10,000 rollouts, then audit (th
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(BIN)/python loadtests/chaos $(ARGS)
 
-test: python sandbox model ## all tests, on a real nats-server and real gVisor
+test: python sandbox tools model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(SUDO) $(BIN)/pytest $(ARGS)
+
+sandbox-docker: python sandbox ## the sandbox suites over the Docker back-end, on a daemon of their own (two minutes)
+	@$(SUDO) infra/setup/tools.sh dockerd:docker.io
+	@$(SUDO) TILTYARD_TEST_BACKENDS=docker $(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/docker \
+		$(addprefix tests/contract/test_sandbox_,contract.py limits.py files.py shell.py) $(ARGS)
 
 cluster: python ## three nats-servers, leaders killed and changed under load (two minutes)
 	@$(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/cluster $(ARGS)

@@ -78,7 +78,7 @@ def test_an_endless_file_is_not_read_to_its_end(capsys: pytest.CaptureFixture[st
     "change",
     [
         "engine.max_running_requests=0", "gateway.busy_wait_s=-1", "sandbox.slots=0", "sandbox.pool={python=-1}",
-        "sandbox.starts=0", "sandbox.backend=docker", "sandbox.backend=process", "sandbox.platform=magic",
+        "sandbox.starts=0", "sandbox.backend=podman", "sandbox.backend=process", "sandbox.platform=magic",
         "verifier.slots=-1", "aggregator.archive_every_s=0", "aggregator.min_members=0", "sampler.forget=2",
         "sampler.forget=nan", "sampler.tick_s=0", "trainer.lr=nan", "trainer.lr=inf", "trainer.beta1=2",
         "trainer.device=mars", "supervisor.give_up=-1", "supervisor.stop_s=-1", "supervisor.min_free_gib=nan",

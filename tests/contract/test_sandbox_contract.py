@@ -1,4 +1,4 @@
-"""What both sandbox back-ends promise: the same suite over gVisor and over the plain process."""
+"""What every sandbox back-end promises: the same suite over all of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import time
 from collections.abc import AsyncIterator
 
 import anyio
-import msgspec
 import pytest
+from support.sandboxes import BACKENDS, open_named
 
 from tiltyard.sandbox.archive import pack
 from tiltyard.sandbox.backend import ArchiveRefused, Backend, Sandbox, SandboxLost, Want, WorkspaceTooLarge
-from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
@@ -20,9 +19,9 @@ pytestmark = pytest.mark.anyio
 SETTINGS = SandboxSettings(allow_untrusted_process=True, workspace_bytes=1 << 20, workspace_entries=50)
 
 
-@pytest.fixture(scope="module", params=["gvisor", "bubblewrap", "process"])
+@pytest.fixture(scope="module", params=BACKENDS)
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
-    opened = open_backend(msgspec.structs.replace(SETTINGS, backend=request.param))
+    opened = open_named(request.param, SETTINGS)
     yield opened
     await opened.close()
     assert opened.leaked == 0

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import AsyncIterator
 
 import pytest
-from support.sandboxes import bash, open_named
+from support.sandboxes import BACKENDS, bash, open_named
 
 from tiltyard.sandbox.archive import pack
 from tiltyard.sandbox.backend import Absent, ArchiveRefused, Backend, PatchRefused, Sandbox, Want, WorkspaceTooLarge
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 SETTINGS = SandboxSettings(allow_untrusted_process=True, workspace_bytes=1 << 20, workspace_entries=50)
 
 
-@pytest.fixture(scope="module", params=["gvisor", "bubblewrap", "process"])
+@pytest.fixture(scope="module", params=BACKENDS)
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     opened = open_named(request.param, SETTINGS)
     yield opened

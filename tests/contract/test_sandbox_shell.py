@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from support.sandboxes import bash, open_named, shell
+from support.sandboxes import BACKENDS, bash, open_named, shell
 
 from tiltyard.sandbox.backend import Absent, Backend, Busy, Sandbox, Want
 from tiltyard.sandbox.process import ProcessBackend
@@ -21,7 +21,7 @@ SETTINGS = SandboxSettings(allow_untrusted_process=True, output_hard_bytes=1 << 
 KEPT = Command(argv=(), background=True)
 
 
-@pytest.fixture(scope="module", params=["gvisor", "bubblewrap", "process"])
+@pytest.fixture(scope="module", params=BACKENDS)
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     opened = open_named(request.param, SETTINGS)
     yield opened

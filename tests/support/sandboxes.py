@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from tiltyard.sandbox.backend import Backend, Sandbox
@@ -9,9 +11,17 @@ from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 
+BACKENDS = tuple(os.environ.get("TILTYARD_TEST_BACKENDS", "gvisor bubblewrap process").split())
+"""Those that the suites over all back-ends run over; `make sandbox-docker` runs them over 'docker'."""
+ISOLATING = tuple(name for name in BACKENDS if name != "process")
+
 
 def open_named(name: str, settings: SandboxSettings) -> Backend:
     """The back-end of that name."""
+    if name == "docker":
+        from .dockers import socket
+
+        settings = msgspec.structs.replace(settings, docker_socket=socket())
     return open_backend(msgspec.structs.replace(settings, backend=name))
 
 

@@ -28,7 +28,7 @@ from .channel import Channel, connect
 from .instance import Instance, reconcile
 from .launch import CAPABILITIES, ENTER, TIED, UID, environment
 from .profiles import Profile
-from .remote import ENVIRONMENT, RemoteSandbox
+from .remote import ENVIRONMENT, RemoteSandbox, variables_of
 from .settings import SandboxSettings
 
 log = structlog.get_logger()
@@ -75,7 +75,7 @@ class BubblewrapBackend:
         if profile is None:
             raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
         begun = time.monotonic()
-        argv = await anyio.to_thread.run_sync(self._program, want, profile)
+        argv, variables = await anyio.to_thread.run_sync(self._program, want, profile)
         cell = self._cell(want, profile)
         try:
             with anyio.fail_after(self.settings.start_s):
@@ -90,14 +90,17 @@ class BubblewrapBackend:
             with anyio.CancelScope(shield=True):
                 await cell.destroy()
             raise
-        return RemoteSandbox(cell.name, want.profile, channel, cell, self.settings, time.monotonic() - begun)
+        sandbox = RemoteSandbox(cell.name, want.profile, channel, cell, self.settings, time.monotonic() - begun)
+        sandbox.environment = variables
+        return sandbox
 
-    def _program(self, want: Want, profile: Profile) -> list[str]:
-        """bubblewrap's arguments up to the end. Blocks the first time in an image."""
+    def _program(self, want: Want, profile: Profile) -> tuple[list[str], dict[str, str]]:
+        """bubblewrap's arguments to the end, and the variables of commands. Blocks the first time in an image."""
         image = images.find_image(self.settings, want.profile)
         folder = images.install_agent(image)
         agent = [*images.interpreter(image), "-c", images.boot_line(folder, "/workspace", UID, profile.preload)]
-        return [*arguments(image, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT), "--", *agent]
+        variables = variables_of(images.environment_of(image), profile.environment)
+        return [*arguments(image, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT), "--", *agent], variables
 
     def _cell(self, want: Want, profile: Profile) -> GVisorCell:
         self._count += 1

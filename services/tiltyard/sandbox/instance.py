@@ -42,6 +42,21 @@ class Instance:
         os.close(self._lock)
 
 
+def is_alive(home: Path, instance: str) -> bool:
+    """Does the service with this instance id live? False for one that is unknown here."""
+    try:
+        lock = os.open(home / "run" / Path(instance).name / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
 def sweep(path: Path, tree: Tree | None) -> int:
     """Kill and remove everything of the instance at `path`; how many sandboxes it still had."""
     found = 0

@@ -14,8 +14,8 @@ from .egress.rules import parse
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How untrusted code is run. Limits of one command travel with the command."""
 
-    backend: Literal["gvisor", "bubblewrap", "process", "null"] = "gvisor"
-    """'gvisor'; 'bubblewrap' and 'process' need `allow_untrusted_process`; 'null', which runs nothing."""
+    backend: Literal["gvisor", "docker", "bubblewrap", "process", "null"] = "gvisor"
+    """'gvisor'; 'docker'; 'bubblewrap' and 'process' need `allow_untrusted_process`; 'null', which runs nothing."""
     allow_untrusted_process: bool = False
     """Run code of a model on the host's own kernel. For trusted code and for tests on throw-away machines only."""
     runsc: str = ""
@@ -76,9 +76,17 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """A command that writes more than this to one stream is killed."""
     cache_bytes: Whole = 64 << 20
     """Results kept of deterministic grading jobs; 0 for none."""
+    docker_socket: str = "/var/run/docker.sock"
+    """Back-end 'docker': where its daemon listens."""
+    docker_runtime: str = "runsc"
+    """Its runtime: gVisor by the name in the daemon's configuration. Another one needs `allow_untrusted_process`."""
+    docker_memory_bytes: Positive = 512 << 20
+    """Memory of a container; commands can't ask for more, since gVisor can't change it under Docker."""
 
     def __post_init__(self) -> None:
         parse(self.egress)
+        if self.backend == "docker" and self.docker_runtime == "runc" and not self.allow_untrusted_process:
+            raise ValueError("docker_runtime: 'runc' leaves the host's kernel open to the code; use gVisor's runsc")
         if self.backend in ("bubblewrap", "process") and not self.allow_untrusted_process:
             weak = "isolates nothing" if self.backend == "process" else "leaves the host's kernel open to the code"
             raise ValueError(
