@@ -15,7 +15,9 @@ from support.runscs import spoil
 from tiltyard.cli.main import main
 from tiltyard.sandbox import doctor, images, probe
 from tiltyard.sandbox.backend import StartFailed
+from tiltyard.sandbox.cgroups import CgroupError
 from tiltyard.sandbox.settings import SandboxSettings
+from tiltyard.sandbox.trial import Trial
 
 pytestmark = pytest.mark.anyio
 CHECKS = ["runsc", "start", "files", "processes", "disk", "network", "user", "memory", "clean-up", "snapshot", "branch"]
@@ -88,6 +90,22 @@ async def test_the_mend_is_named(tmp_path: Path, settings: SandboxSettings) -> N
     assert "infra/setup/runsc.sh" in check.detail
     (check,) = await doctor.doctor(msgspec.structs.replace(settings, image={"python": str(tmp_path / "none")}))
     assert "tiltyard sandbox images build python" in check.detail
+
+
+async def test_a_trial_that_cannot_be_made_is_a_note(
+    settings: SandboxSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snapshots that can't even be tried are named as such; sandboxes hold all the same."""
+
+    def refused(_: Trial) -> None:
+        raise CgroupError("memory/tiltyard: Read-only file system")
+
+    monkeypatch.setattr(Trial, "run", refused)
+    checks = await doctor.doctor(settings)
+    assert [(check.name, check.detail) for check in checks if not check.ok] == [
+        (name, "memory/tiltyard: Read-only file system") for name in ("snapshot", "branch")
+    ]
+    assert doctor.passed(checks)
 
 
 async def test_a_verdict_is_kept_for_the_binary_that_earned_it(settings: SandboxSettings, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import anyio
 from . import images, probe
 from .backend import Backend, StartFailed, Want
 from .backends import open_backend
+from .cgroups import CgroupError
 from .checks import GROUPS, LIMITS, PLATFORM, PROBES, RUNSC, Check, check
 from .gvisor import GVisorBackend
 from .settings import SandboxSettings
@@ -75,8 +76,11 @@ async def _judge_runsc(backend: GVisorBackend, profile: str) -> list[Check]:
     async def snapshots() -> None:
         group = backend.tree.group(backend.instance.group_name("trial"))
         path = backend.instance.path / "trial"
-        trial = Trial(able, backend.runsc, backend.platform, image, path, group)
-        tried.append(await anyio.to_thread.run_sync(trial.run))
+        try:
+            trial = Trial(able, backend.runsc, backend.platform, image, path, group)
+            tried.append(await anyio.to_thread.run_sync(trial.run))
+        except (CgroupError, OSError) as error:
+            tried.append(Snapshots(detail=str(error)))
 
     async with anyio.create_task_group() as tasks:  # what it starts is waited for
         tasks.start_soon(snapshots)
