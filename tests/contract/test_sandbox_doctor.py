@@ -92,9 +92,14 @@ async def test_the_mend_is_named(tmp_path: Path, settings: SandboxSettings) -> N
     assert "tiltyard sandbox images build python" in check.detail
 
 
-async def test_a_trial_that_cannot_be_made_is_a_note(
-    settings: SandboxSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_an_image_that_has_python_nothing_is_judged(settings: SandboxSettings, tmp_path: Path) -> None:
+    """A service whose images all lack what the self-test needs starts without it."""
+    (tmp_path / "bare").mkdir()
+    bare = msgspec.structs.replace(settings, image={"c": str(tmp_path / "bare")}, pool={"c": 1})
+    assert await doctor.accept(bare) is None
+
+
+async def test_an_impossible_trial_is_a_note(settings: SandboxSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots that can't even be tried are named as such; sandboxes hold all the same."""
 
     def refused(_: Trial) -> None:
@@ -113,15 +118,15 @@ async def test_a_verdict_is_kept_for_the_binary_that_earned_it(settings: Sandbox
     here = tmp_path / "runsc"
     here.symlink_to(settings.runsc)
     chosen = msgspec.structs.replace(settings, runsc=str(here))
-    verdict = await doctor.accept(chosen, "python")
+    verdict = await doctor.accept(chosen)
     assert verdict == probe.Verdict(accepted=True, snapshots=True, leave_running=True)
     before = kept(settings)
-    assert await doctor.accept(chosen, "python") == verdict
+    assert await doctor.accept(chosen) == verdict
     assert kept(settings) == before
     here.unlink()
     os.rename(spoil(tmp_path, settings.runsc, "no_stat"), here)
     with pytest.raises(StartFailed, match="FAIL  files"):
-        await doctor.accept(chosen, "python")
+        await doctor.accept(chosen)
     assert len(kept(settings, "*.systrap.*")) == 1
 
 

@@ -49,8 +49,7 @@ async def start(ctx: Context) -> None:
     assert isinstance(settings, SandboxSettings)
     become_subreaper()
     if settings.backend == "gvisor":
-        for profile in settings.pool:
-            await accept(settings, profile)
+        await accept(settings)
     backend = open_backend(settings)
     pool = Pool(backend, settings)
     worker = Worker(settings, pool, ctx.blobs)

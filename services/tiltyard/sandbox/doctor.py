@@ -6,6 +6,8 @@ Left out: escapes from the sandbox, which no self-test can rule out.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import anyio
 
 from . import images, probe
@@ -34,10 +36,28 @@ async def doctor(settings: SandboxSettings, profile: str = "python") -> list[Che
         await backend.close()
 
 
-async def accept(settings: SandboxSettings, profile: str) -> probe.Verdict:
-    """The verdict on the configured runsc, kept from an earlier call or made now; StartFailed when it is refused."""
+def _judged_in(settings: SandboxSettings) -> tuple[str, Path] | None:
+    """The first profile, and its image, in which the self-test's scripts can run; None when there is none."""
+    for profile in ("python", *settings.pool):
+        try:
+            image = images.find_image(settings, profile)
+        except StartFailed:
+            continue
+        if (image / "usr/bin/python3").exists():
+            return profile, image
+    return None
+
+
+async def accept(settings: SandboxSettings) -> probe.Verdict | None:
+    """The verdict on the configured runsc, kept from an earlier call or made now; StartFailed when it is refused.
+
+    None where no image has what the self-test needs.
+    """
+    place = await anyio.to_thread.run_sync(_judged_in, settings)
+    if place is None:
+        return None
+    profile, image = place
     home = images.home_of(settings)
-    image = images.find_image(settings, profile)
     digest = await anyio.to_thread.run_sync(probe.digest_of, images.find_runsc(settings))
     known = probe.verdict(home, digest, settings.platform, image)
     if known is None or not known.accepted:
