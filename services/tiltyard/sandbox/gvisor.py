@@ -275,7 +275,7 @@ async def _greet(channel: Channel) -> None:
 
 
 async def _fence(channel: Channel) -> None:
-    """Wait for a restored agent: it seeds its generators anew and gives back a token that only it was sent."""
+    """Wait for a restored agent: it gives back a token that only it was sent. Its forks seed their generators anew."""
     token = secrets.token_bytes(16)
     await channel.send({"op": "fence", "token": token})
     if await channel.receive() != [b"fence", token]:

@@ -2,8 +2,8 @@
 
 A script runs in a fork of an interpreter that has them, so it doesn't wait for numpy. Invariants: a script that brings
 a module of the same name gets its own, as in a fresh interpreter; generators that modules seeded when they were
-imported are seeded anew in every fork and after every restore, since a copy of their state would repeat its numbers.
-Left out: generators that code inside made itself.
+imported are seeded anew in every fork, since a copy of their state would repeat its numbers, in one sandbox or in all
+that are restored from a snapshot; the agent itself draws none. Left out: generators that code inside made itself.
 """
 
 import os
