@@ -48,6 +48,8 @@ class Outcome(str, Enum):
     TAMPERING = "tampering"
     TASK_BROKEN = "task_broken"
 
+    REFUSED = "refused"
+    """Not run: executions of the same task had run into limits too often."""
     CANCELLED = "cancelled"
     STALE = "stale"
     LATE = "late"
@@ -124,6 +126,7 @@ CONSEQUENCES: Mapping[Outcome, Consequence] = {
     ),
     Outcome.TAMPERING: Consequence(retry=False, grade=Grade.ZERO, trains=True, flag=True),
     Outcome.TASK_BROKEN: Consequence(retry=False, grade=Grade.NO, trains=False, flag=True, retire=True),
+    Outcome.REFUSED: Consequence(retry=False, grade=Grade.NO, trains=False, flag=True),
     **dict.fromkeys((Outcome.CANCELLED, Outcome.STALE, Outcome.LATE, Outcome.POISON), _VOID),
 }
 

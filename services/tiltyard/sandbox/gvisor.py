@@ -259,6 +259,12 @@ class GVisorBackend:
             self.leaked += 1
             log.error("sandbox_leaked", sandbox=name, instance=self.instance.id)
 
+    async def reconcile(self) -> int:
+        """Remove what belongs to no live sandbox; how many had something left. What stays is counted as leaked."""
+        found, stay = await anyio.to_thread.run_sync(self.instance.reconcile, lambda: set(self._live))
+        self.leaked += stay
+        return found
+
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
