@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import anyio
 
 from tiltyard.kit.bus import Out, out
@@ -14,13 +16,23 @@ from tiltyard_proto.topology import EXECUTE, VERDICT, VERIFY
 
 from . import housekeeping
 from .backends import open_backend
+from .control import serve_control
+from .desk import Desk
 from .doctor import accept
 from .guard import Shed
 from .handler import BadMessage
+from .instance import Instance
 from .pool import Pool
 from .reaper import become_subreaper
 from .settings import SandboxSettings
 from .work import Worker
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """A back-end with a directory of its own on this host, where its control socket can be."""
+
+    instance: Instance
 
 
 class Service:
@@ -66,6 +78,9 @@ async def start(ctx: Context) -> None:
             tasks.start_soon(_expire, worker)
             tasks.start_soon(worker.guard.serve)
             tasks.start_soon(housekeeping.reconcile_often, backend, settings.reconcile_s)
+            if isinstance(backend, Placed):
+                desk = Desk(worker, backend, backend.instance.id)
+                tasks.start_soon(serve_control, backend.instance.path, desk.answer)
             tasks.start_soon(housekeeping.follow_quotas, ctx.bus, worker.guard.admission)
             await serve(
                 ctx.bus,

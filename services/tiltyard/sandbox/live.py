@@ -66,7 +66,7 @@ class Live:
 
     def prune(self) -> None:
         """Let those go that are gone."""
-        for sandbox_id in [name for name, entry in self._entries.items() if not entry.sandbox.alive]:
+        for sandbox_id in [name for name, entry in self._entries.items() if entry.sandbox.gone]:
             self.gone(self._entries.pop(sandbox_id).owner)
 
     def longest_idle(self, kind: str, name: str) -> Entry | None:

@@ -57,7 +57,7 @@ async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
 
 def act(source: str, *, group: str = "run-a-0", text: str = "a", run: str = "run", **fields: object) -> Rollout:
     task = build.task(turns=3, text=text, environment=Environment(interface="shell"))
-    command = Command(argv=("python3", "-c", source), limits=ExecLimits(output_bytes=64))
+    command = Command(argv=("python3", "-c", source), limits=ExecLimits(output_bytes=64, wall_s=60.0))
     return build.rollout(task, group=group, turns=(build.turn(command=command),), **{"run": run, **fields})
 
 
@@ -140,14 +140,15 @@ async def test_a_full_quota_hands_back(worker: Worker) -> None:
     """With both its sandboxes busy a run's third message goes back to the bus, and another run's does not."""
     async with anyio.create_task_group() as tasks:
         for number in range(2):
-            tasks.start_soon(worker.turn, act("import time; time.sleep(20)", group=f"run-{number}-0", run="small"))
-        with anyio.fail_after(10):
-            while [entry.sandbox.alive for entry in worker.guard.live] != [True, True]:  # noqa: ASYNC110
+            tasks.start_soon(worker.turn, act("import time; time.sleep(50)", group=f"run-{number}-0", run="small"))
+        with anyio.fail_after(30):
+            while [entry.lease > 0 for entry in worker.guard.live] != [True, True]:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         with pytest.raises(Shed):
             await worker.turn(act("print(1)", group="run-3-0", run="small"))
         assert await ending(worker, act("print(1)", group="run-4-0", run="large")) is Outcome.FINISHED
         tasks.cancel_scope.cancel()
+    await worker.sessions.close()
     assert list(worker.guard.live) == []
     assert not worker.guard.admission.running
 
