@@ -130,6 +130,8 @@ class Cgroup:
 
     def __init__(self, paths: dict[str, Path], version: int) -> None:
         self.paths, self.version = paths, version
+        self.seen: set[int] = set()
+        """Processes that `kill` has found in it: those to be reaped."""
 
     @property
     def directories(self) -> list[Path]:
@@ -203,13 +205,15 @@ class Cgroup:
 
     def kill(self) -> None:
         """SIGKILL every process in the group, once."""
+        found = self.pids()
+        self.seen.update(found)
         if self.version == 2:
             try:
                 (self.directories[0] / "cgroup.kill").write_text("1")
                 return
             except FileNotFoundError:
                 pass
-        for pid in self.pids():
+        for pid in found:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -30,6 +30,7 @@ from .instance import Instance, reconcile
 from .launch import Runsc, environment
 from .network import Networks
 from .plans import Plan
+from .reaper import reap_adopted
 from .remote import RemoteSandbox
 from .settings import SandboxSettings
 from .snapshots import Branches, Store
@@ -261,6 +262,7 @@ class GVisorBackend:
 
     async def reconcile(self) -> int:
         """Remove what belongs to no live sandbox; how many had something left. What stays is counted as leaked."""
+        await anyio.to_thread.run_sync(reap_adopted)
         found, stay = await anyio.to_thread.run_sync(self.instance.reconcile, lambda: set(self._live))
         self.leaked += stay
         return found
