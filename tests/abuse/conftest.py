@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from support.abuse import Finding, Host, Neighbour, assert_serves, attribution_of, cases_of
+from support.abuse import PROBE, Finding, Host, Neighbour, assert_serves, attribution_of, cases_of
 from support.sandbox_host import eventually_no_traces
 
 from tiltyard.sandbox.backend import Sandbox, Want
@@ -53,9 +53,14 @@ def finding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     whole = RemoteSandbox.run
 
     async def run(self: RemoteSandbox, command: Command) -> Execution:
-        execution = await whole(self, command)
-        if command.argv != ("true",):
-            note(found, execution)
+        if command == PROBE:
+            return await whole(self, command)
+        found.running += 1
+        try:
+            execution = await whole(self, command)
+        finally:
+            found.running -= 1
+        note(found, execution)
         return execution
 
     monkeypatch.setattr(RemoteSandbox, "run", run)
@@ -75,17 +80,18 @@ def note(found: Finding, execution: Execution) -> None:
 async def case(gvisor: GVisorBackend, calm: Sandbox, finding: Finding) -> AsyncIterator[Finding]:
     """The host as it was, the neighbour at most half as quick, the service serving: checked when all else is over."""
     neighbour, host = Neighbour(calm), Host(gvisor)
-    await neighbour.rest()
+    neighbour.before = await neighbour.rest()
     begun = time.monotonic()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(neighbour.keep_asking)
+        tasks.start_soon(neighbour.keep_asking, finding)
         yield finding
         finding.seconds = time.monotonic() - begun
         neighbour.over = True
-    finding.ratio = neighbour.ratio
     await host.eventually_clean()
     await assert_serves(gvisor)
     finding.clean = True
+    neighbour.after = await neighbour.rest()
+    finding.ratio = neighbour.ratio
     neighbour.check()
 
 
@@ -110,6 +116,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def pytest_sessionfinish() -> None:
     """Write the account where `make abuse` wants it."""
-    target = os.environ.get("TILTYARD_ABUSE_ACCOUNT")
+    target = os.environ.get("ABUSE_ACCOUNT")
     if target:
         Path(target).write_bytes(msgspec.json.encode([each for each in FINDINGS.values() if each.cases]))
