@@ -18,8 +18,8 @@ from typing import Any
 import anyio
 import msgspec
 
-from tiltyard.sandbox.app import open_backend
 from tiltyard.sandbox.backend import Backend, Sandbox, Want
+from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.housekeeping import Reconciles
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.reaper import become_subreaper
@@ -50,7 +50,7 @@ def sample(sessions: int) -> Sample:
 
 async def session(pool: Pool, chance: random.Random) -> None:
     """One sandbox from its claim to its end."""
-    sandbox = await pool.claim(Want(disk_bytes=pool.settings.disk_bytes))
+    sandbox = await pool.claim(Want())
     try:
         await sandbox.write({"given": chance.randbytes(chance.randrange(1 << 14))})
         for _ in range(2):

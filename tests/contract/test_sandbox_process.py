@@ -171,7 +171,7 @@ async def test_the_door_is_for_its_owner(service: Running) -> None:
     (idle, *_) = await service.rows("idle", 2)
     with pytest.raises(ControlError, match="no session has"):
         await ask(service.instance, Exec(command=Command(argv=("true",)), sandbox=idle))
-    with pytest.raises(ControlError, match="no image"):
+    with pytest.raises(ControlError, match="no profile"):
         await ask(service.instance, Exec(command=Command(argv=("true",)), profile="nope"))
     assert service.process.poll() is None
 

@@ -9,7 +9,6 @@ import msgspec
 from tiltyard.kit.ranges import Above0, Amount, Positive, Whole
 
 from .admission import Quota
-
 from .egress.rules import parse
 
 

@@ -240,9 +240,7 @@ class Worker:
         owner = "policy" if command.candidate else "grader"
         for left in reversed(range(TRIES)):
             try:
-                claimed = await self._fresh(
-                    job.rollout, job.profile, command, job.workspace, {}, owner, grading=True
-                )
+                claimed = await self._fresh(job.rollout, job.profile, command, job.workspace, {}, owner, grading=True)
             except Infrastructure as error:
                 return Result(execution=Execution(outcome=error.outcome, detail=error.detail))
             try:

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tiltyard.cli.errors import UserError
-from tiltyard.sandbox.app import open_backend
 from tiltyard.sandbox.backend import Backend, Sandbox, SandboxError, Want
+from tiltyard.sandbox.backends import open_backend
 from tiltyard.sandbox.reaper import become_subreaper
 from tiltyard_proto.messages import Command, ExecLimits
 from tiltyard_proto.outcomes import Outcome
