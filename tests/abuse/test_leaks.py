@@ -85,6 +85,7 @@ def alive(instance: str) -> list[int]:
     return found
 
 
+@pytest.mark.timeout(180)  # twenty sandboxes take a while where others use the machine
 async def test_27_sigkill_of_the_service(home: SandboxSettings, start_service: Starter, case: Finding) -> None:
     """After SIGKILL of the service its 20 busy sandboxes are gone in a second; the next start sweeps the rest."""
     process, instance = start_service(20)
