@@ -66,13 +66,12 @@ def row(measure: str, value: object, unit: str, target: object, holds: bool) -> 
 
 
 def markdown(cases: list[dict[str, Any]]) -> str:
-    """The table that the README shows."""
-    lines = ["| | case | outcome | whose | host clean | neighbour |", "|---|---|---|---|---|---|"]
+    """The table that the README shows: what does not depend on the machine."""
+    lines = ["| | case | outcome | whose | host clean |", "|---|---|---|---|---|"]
     for case in cases:
-        ratio = "-" if case["ratio"] is None else f"{case['ratio']:.1f}x"
         clean = "yes" if case["clean"] else "NO"
         outcomes, whose = ", ".join(case["outcomes"]) or "-", ", ".join(case["attributions"]) or "-"
-        lines.append(f"| {case['case']} | {case['title']} | {outcomes} | {whose} | {clean} | {ratio} |")
+        lines.append(f"| {case['case']} | {case['title']} | {outcomes} | {whose} | {clean} |")
     return "\n".join(lines)
 
 
