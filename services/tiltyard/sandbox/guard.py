@@ -121,9 +121,7 @@ class Guard:
         """A sandbox within the quotas of the rollout's run and domain. StartFailed, Refused or Shed."""
         return await self.seat(rollout, lambda: self.start(want), grading=grading)
 
-    async def seat(
-        self, rollout: Rollout, get: Callable[[], Awaitable[Sandbox]], *, grading: bool = False
-    ) -> Sandbox:
+    async def seat(self, rollout: Rollout, get: Callable[[], Awaitable[Sandbox]], *, grading: bool = False) -> Sandbox:
         """What `get` gives, once the quotas allow it, counted and in the table. Refused, Shed, or what `get` raises."""
         owner = Owner(tenant=rollout.run, domain=rollout.task.domain)
         await self._make_room(owner)
