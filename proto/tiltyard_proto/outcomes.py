@@ -134,11 +134,11 @@ CONSEQUENCES: Mapping[Outcome, Consequence] = {
 SILENT = frozenset(
     outcome
     for outcome, row in CONSEQUENCES.items()
-    if not row.trains and not row.retire and outcome is not Outcome.POISON
+    if not row.trains and not row.retire and outcome not in (Outcome.POISON, Outcome.REFUSED)
 )
 """Endings in which nobody answered: faults of the infrastructure, and work that came too late or was called off.
 
-A broken task and a poisonous message are answers: asking again gives the same.
+A broken task, a poisonous message and a refusal are answers: asking again gives the same.
 """
 
 

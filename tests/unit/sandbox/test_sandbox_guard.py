@@ -19,6 +19,7 @@ from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.process import ProcessBackend
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard.sandbox.work import Worker
+from tiltyard_proto.flow import unanswered
 from tiltyard_proto.messages import Command, Environment, ExecLimits, GroupRef, Job, Purpose, Rollout, Verdict
 from tiltyard_proto.outcomes import Outcome
 
@@ -53,6 +54,11 @@ async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
     await made.sessions.close()
     assert not backend.live
     await backend.close()
+
+
+def test_a_refusal_is_an_answer() -> None:
+    """A group of refusals counts towards its step, so that a refused task never keeps the sampler asking for ever."""
+    assert not unanswered([build.verdict(score=None, outcome=Outcome.REFUSED)] * 2)
 
 
 def act(source: str, *, group: str = "run-a-0", text: str = "a", run: str = "run", **fields: object) -> Rollout:
