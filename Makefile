@@ -7,7 +7,8 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox images tools model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker cluster test lint format clean
+.PHONY: help setup python sandbox images tools model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker
+.PHONY: abuse soak-sandbox cluster test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
@@ -47,6 +48,12 @@ poison: python ## 1,000 poison messages of over 20 kinds among 10,000 good ones,
 chaos: python ## kill services and the bus under 10,000 rollouts, then audit (three minutes; ARGS="--rollouts 300" for less)
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(BIN)/python loadtests/chaos $(ARGS)
+
+abuse: python sandbox tools ## 32 kinds of abuse against the sandbox: a table, and results/abuse.json (about 6 minutes)
+	@$(SUDO) env PYTHONPATH=tests $(BIN)/python loadtests/abuse.py $(ARGS)
+
+soak-sandbox: python sandbox ## 2,000 sandbox sessions: flat memory and open files, nothing left (about 6 minutes)
+	@$(SUDO) $(BIN)/python loadtests/soak_sandbox.py $(ARGS)
 
 test: python sandbox tools model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null

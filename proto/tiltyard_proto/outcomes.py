@@ -48,6 +48,8 @@ class Outcome(str, Enum):
     TAMPERING = "tampering"
     TASK_BROKEN = "task_broken"
 
+    REFUSED = "refused"
+    """Not run: executions of the same task had run into limits too often."""
     CANCELLED = "cancelled"
     STALE = "stale"
     LATE = "late"
@@ -124,6 +126,7 @@ CONSEQUENCES: Mapping[Outcome, Consequence] = {
     ),
     Outcome.TAMPERING: Consequence(retry=False, grade=Grade.ZERO, trains=True, flag=True),
     Outcome.TASK_BROKEN: Consequence(retry=False, grade=Grade.NO, trains=False, flag=True, retire=True),
+    Outcome.REFUSED: Consequence(retry=False, grade=Grade.NO, trains=False, flag=True),
     **dict.fromkeys((Outcome.CANCELLED, Outcome.STALE, Outcome.LATE, Outcome.POISON), _VOID),
 }
 
@@ -131,11 +134,11 @@ CONSEQUENCES: Mapping[Outcome, Consequence] = {
 SILENT = frozenset(
     outcome
     for outcome, row in CONSEQUENCES.items()
-    if not row.trains and not row.retire and outcome is not Outcome.POISON
+    if not row.trains and not row.retire and outcome not in (Outcome.POISON, Outcome.REFUSED)
 )
 """Endings in which nobody answered: faults of the infrastructure, and work that came too late or was called off.
 
-A broken task and a poisonous message are answers: asking again gives the same.
+A broken task, a poisonous message and a refusal are answers: asking again gives the same.
 """
 
 

@@ -20,9 +20,22 @@ async def main(*arguments: str) -> None:
     backend = GVisorBackend.open(SandboxSettings(home=home, runsc=runsc, image={"python": image}))
     print(backend.instance.id, flush=True)
     busy = Command(argv=("bash", "-c", "setsid sleep 600 & while :; do sleep 0.1; done"), limits=ExecLimits(wall_s=600))
+    at_once, started = anyio.Semaphore(4), anyio.Event()
+    left = int(count)
+
+    async def one() -> None:
+        nonlocal left
+        async with at_once:
+            sandbox = await backend.start(Want())
+        left -= 1
+        if not left:
+            started.set()
+        await sandbox.run(busy)
+
     async with anyio.create_task_group() as tasks:
-        for _ in range(int(count)):
-            tasks.start_soon((await backend.start(Want())).run, busy)
+        for _ in range(left):
+            tasks.start_soon(one)
+        await started.wait()
         print("ready", flush=True)
         await anyio.sleep_forever()
 

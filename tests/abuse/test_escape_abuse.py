@@ -14,7 +14,7 @@ from tiltyard.sandbox.gvisor import GVisorBackend
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("case")]
 LIMITS = ExecLimits(wall_s=10.0)
 
 

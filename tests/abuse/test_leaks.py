@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.abuse import Finding
 from support.sandbox_host import eventually_no_traces, processes_of
 
 from tiltyard.sandbox import images
@@ -23,7 +24,7 @@ from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, ExecLimits
 from tiltyard_proto.outcomes import Outcome
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("case")]
 Starter = Callable[[int], tuple["subprocess.Popen[str]", str]]
 
 
@@ -62,12 +63,12 @@ def start_service(home: SandboxSettings) -> Iterator[Starter]:
         process.stdout.close()
 
 
-def wait_until(condition: Callable[[], bool], within_s: float) -> float:
+async def wait_until(condition: Callable[[], bool], within_s: float) -> float:
     """Seconds until the condition held; fails when it does not in time."""
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() - begun < within_s, "not in time"
-        time.sleep(0.005)
+        await anyio.sleep(0.005)
     return time.monotonic() - begun
 
 
@@ -84,13 +85,15 @@ def alive(instance: str) -> list[int]:
     return found
 
 
-async def test_27_sigkill_of_the_service(home: SandboxSettings, start_service: Starter) -> None:
-    """After SIGKILL of the service its busy sandboxes are gone in a second; the next start sweeps the rest."""
-    process, instance = start_service(6)
-    assert len(alive(instance)) > 12
+@pytest.mark.timeout(180)  # twenty sandboxes take a while where others use the machine
+async def test_27_sigkill_of_the_service(home: SandboxSettings, start_service: Starter, case: Finding) -> None:
+    """After SIGKILL of the service its 20 busy sandboxes are gone in a second; the next start sweeps the rest."""
+    process, instance = start_service(20)
+    assert len(alive(instance)) > 40
     process.send_signal(signal.SIGKILL)
     process.wait()
-    wait_until(lambda: not alive(instance), 5.0)  # a fraction of a second on a quiet machine
+    case.outcomes, case.attributions = ["gone"], ["none"]
+    await wait_until(lambda: not alive(instance), 5.0)  # a fraction of a second on a quiet machine
     left = Path(home.home) / "run" / instance
     assert left.is_dir()
     backend = GVisorBackend.open(home)
@@ -125,7 +128,7 @@ async def test_29_two_services_on_one_host(home: SandboxSettings, start_service:
 
 def part_named(backend: GVisorBackend, part: str) -> int:
     """Host process of one part of the newest sandbox: the launcher, the sentry or the gofer."""
-    (name,) = backend.tree.names(f"{GROUP}/{backend.instance.id}")
+    name = max(backend.tree.names(f"{GROUP}/{backend.instance.id}"), key=lambda name: int(name[1:]))
     for pid in backend.tree.group(f"{GROUP}/{backend.instance.id}/{name}").pids():
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
         if (part == "launcher" and "run" in words) or words[0] == part:
@@ -133,27 +136,30 @@ def part_named(backend: GVisorBackend, part: str) -> int:
     raise AssertionError(f"no {part}")
 
 
-@pytest.mark.parametrize("part", ["launcher", "runsc-sandbox", "runsc-gofer"])
+@pytest.mark.parametrize("part", ["launcher", "runsc-sandbox", "runsc-gofer", "agent"])
 async def test_28_death_of_a_part(gvisor: GVisorBackend, part: str) -> None:
     """When a part is killed the command ends, as lost where the sandbox can't go on, and all is cleaned up."""
     sandbox = await gvisor.start(Want())
     begun = time.monotonic()
 
     async def kill_soon() -> None:
-        await anyio.sleep(0.2)
-        os.kill(part_named(gvisor, part), signal.SIGKILL)
+        await anyio.sleep(0.6)
+        if part == "agent":  # it ends when its stdin ends; nothing outside can name it
+            sandbox._channel.close()
+        else:
+            os.kill(part_named(gvisor, part), signal.SIGKILL)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(kill_soon)
-        command = Command(argv=("bash", "-c", "echo begun; sleep 1; ls / > /dev/null"), limits=ExecLimits(wall_s=5.0))
+        command = Command(argv=("bash", "-c", "echo begun; sleep 2; ls / > /dev/null"), limits=ExecLimits(wall_s=8.0))
         found = await sandbox.run(command)
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 7
     if part != "runsc-gofer":
         assert found.outcome is Outcome.SANDBOX_LOST, found
         assert found.stdout == b"begun\n"
         assert "no counted reason" in found.detail
     await sandbox.kill()
-    await eventually_no_traces(gvisor)
+    await eventually_no_traces(gvisor, sandbox.id)
 
 
 async def test_kill_while_busy_leaves_nothing(gvisor: GVisorBackend) -> None:
@@ -168,7 +174,7 @@ async def test_kill_while_busy_leaves_nothing(gvisor: GVisorBackend) -> None:
         tasks.start_soon(kill_soon)
         found = await sandbox.run(Command(argv=("sleep", "30"), limits=ExecLimits(wall_s=40)))
     assert found.outcome is Outcome.SANDBOX_LOST
-    await eventually_no_traces(gvisor)
+    await eventually_no_traces(gvisor, sandbox.id)
 
 
 async def test_failed_start_leaves_nothing(home: SandboxSettings, tmp_path: Path) -> None:

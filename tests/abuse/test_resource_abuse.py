@@ -11,12 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tiltyard.sandbox.backend import Sandbox, Want
-from tiltyard.sandbox.gvisor import GVisorBackend
+from tiltyard.sandbox.backend import Sandbox
 from tiltyard_proto.messages import Command, ExecLimits, Execution
 from tiltyard_proto.outcomes import Outcome
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("case")]
 
 
 LIMITS = ExecLimits(wall_s=5.0)
@@ -144,17 +143,10 @@ time.sleep(0.1)
 
 
 async def test_9_orphans(sandbox: Sandbox) -> None:
-    """Many orphans, one after another, leave no zombies and do not use up the process limit."""
-    source = """
-import os
-for _ in range(60):
-    if os.fork() == 0:
-        if os.fork() == 0: os._exit(0)
-        os._exit(0)
-    os.wait()
-"""
-    found = await py(sandbox, source, ExecLimits(wall_s=20.0, cpu_s=20.0))
-    assert found.outcome is Outcome.FINISHED, found
+    """A thousand orphans, one after another, leave no zombies and do not use up the process limit."""
+    script = "for ((i = 0; i < 1000; i++)); do ( : & ); done; echo made"
+    found = await sh(sandbox, script, ExecLimits(wall_s=50.0, cpu_s=50.0))
+    assert (found.outcome, found.stdout) == (Outcome.FINISHED, b"made\n"), found
     found = await py(sandbox, "import os; print(sum(n.isdigit() for n in os.listdir('/proc')))")
     assert found.stdout == b"2\n"
 
@@ -212,16 +204,3 @@ async def test_14_disk_fill(sandbox: Sandbox, script: str, full: bool) -> None:
     assert sandbox.alive
     await sh(sandbox, "rm -rf /workspace/* /tmp/* /dev/shm/*")
     await assert_serves(sandbox)
-
-
-async def test_neighbour_is_not_slowed(gvisor: GVisorBackend, sandbox: Sandbox) -> None:
-    """While one sandbox burns CPU and forks, another answers as usual and keeps its files."""
-    other = await gvisor.start(Want())
-    try:
-        await other.write({"kept": b"1"})
-        await sh(sandbox, ":(){ :|:& };:; sleep 0.3", ExecLimits(wall_s=1.0))
-        found = await sh(other, "cat kept")
-        assert found.stdout == b"1"
-        assert found.wall_s < 1.0
-    finally:
-        await other.kill()

@@ -32,10 +32,12 @@ async def service(bus: Bus) -> AsyncIterator[Worker]:
     worker = Worker(SETTINGS, pool, bus.blobs)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.serve, stop)
+        tasks.start_soon(worker.guard.serve)
         handle = Service(worker).handle
         tasks.start_soon(lambda: serve(bus, EXECUTE, handle, slots=2, stop=stop, bury=bury))
         yield worker
         stop.set()
+        tasks.cancel_scope.cancel()
     await worker.sessions.close()
     await backend.close()
     assert backend.leaked == 0

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.abuse import CASES
 
 from tiltyard.cli.config import render
 from tiltyard.cli.main import parser
@@ -56,6 +57,20 @@ def test_commands_in_documents_exist(path: Path) -> None:
     assert set(re.findall(r"(?:`|^|\$ )tiltyard ([a-z]+)", text, re.MULTILINE)) <= set(choices)
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:`|^|\$ )make ([a-z-]+)", text, re.MULTILINE)) <= targets
+
+
+def test_the_readme_shows_the_abuse_suite() -> None:
+    """The table between the markers names the cases of the suite, all of them and in order."""
+    text = (ROOT / "README.md").read_text().split("<!-- abuse -->")[1].split("<!-- /abuse -->")[0]
+    shown = re.findall(r"^\| (\d+) \| ([^|]+?) \|", text, re.MULTILINE)
+    assert shown == [(str(number), title) for number, title in CASES.items()]
+
+
+def test_sandbox_metrics_are_documented() -> None:
+    """Every metric of the sandbox service stands in the table of docs/observability.md, and no other."""
+    source = (ROOT / "services/tiltyard/sandbox/metrics.py").read_text()
+    documented = set(re.findall(r"tiltyard_sandbox_\w+", (ROOT / "docs/observability.md").read_text()))
+    assert set(re.findall(r"tiltyard_sandbox_\w+", source)) == documented
 
 
 def test_the_project_file_agrees_with_the_services() -> None:

@@ -40,6 +40,9 @@ Handler = Callable[[M], Awaitable[Sequence[Out]]]
 Bury = Callable[[M, Outcome, str], Sequence[Out]]
 AGAIN = frozenset({"retry", "failed"})
 """Endings after which a message comes again."""
+Able = Callable[[], bool]
+UNABLE_S = 0.25
+"""How often a service that can do nothing now looks whether it can again."""
 log = structlog.get_logger()
 __all__ = ["Bury", "Handler", "Reject", "Retry", "Server", "retry_delay", "serve"]
 
@@ -71,6 +74,7 @@ class Server(Generic[M]):
         bury: Bury[M] | None,
         fair: bool = False,
         breaker: Breaker | None = None,
+        able: Able | None = None,
     ) -> None:
         self.bus = bus
         self.stage = stage
@@ -79,6 +83,7 @@ class Server(Generic[M]):
         self.bury = bury
         self.fair = fair
         self.breaker = breaker or Breaker(bus, stage, share=0.0, window=1)
+        self.able = able or _always
         self.busy = 0
         self._cut = 0.0
         """When the connection was lost last, seconds since the epoch."""
@@ -112,7 +117,10 @@ class Server(Generic[M]):
             handlers.start_soon(_cancel_when, stop, pulling)
             with pulling:
                 while not stop.is_set():
-                    await self._pull_from(self._source(), handlers)
+                    if self.able():
+                        await self._pull_from(self._source(), handlers)
+                    else:
+                        await anyio.sleep(UNABLE_S)
             with anyio.move_on_after(drain_s):
                 while self.busy:
                     await self._a_free_slot()
@@ -127,7 +135,7 @@ class Server(Generic[M]):
         """Start handlers until the pull fails; what was pulled and not started goes back at once."""
         try:
             await puller.start(handlers)
-            while True:
+            while self.able():
                 if self.busy >= self.slots or self._lane.closed:
                     await self._a_free_slot()
                     continue
@@ -304,6 +312,10 @@ class Server(Generic[M]):
         self.bus.say(delivery, f'-NAK {{"delay": {int(after_s * 1e9)}}}'.encode())
 
 
+def _always() -> bool:
+    return True
+
+
 async def _cancel_when(stop: anyio.Event, scope: anyio.CancelScope) -> None:
     await stop.wait()
     scope.cancel()
@@ -320,9 +332,12 @@ async def serve(
     drain_s: float = 10.0,
     fair: bool = False,
     breaker: Breaker | None = None,
+    able: Able | None = None,
 ) -> None:
     """Serve `stage` with `handler` until `stop` is set.
 
-    `fair`: share the slots between lanes and domains. `breaker`: pause a domain that dies here.
+    `fair`: share the slots between lanes and domains. `breaker`: pause a domain that dies here. While `able` says no,
+    nothing is pulled and what was pulled and not begun goes back, so that others may take it.
     """
-    await Server(bus, stage, handler, slots=slots, bury=bury, fair=fair, breaker=breaker).run(stop, drain_s)
+    server = Server(bus, stage, handler, slots=slots, bury=bury, fair=fair, breaker=breaker, able=able)
+    await server.run(stop, drain_s)

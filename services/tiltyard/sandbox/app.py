@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import anyio
 
 from tiltyard.kit.bus import Out, out
-from tiltyard.kit.serve import Reject, serve
+from tiltyard.kit.serve import Reject, Retry, serve
 from tiltyard.kit.service import Context
 from tiltyard_proto import flow
 from tiltyard_proto.messages import Job, Rollout
 from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.topology import EXECUTE, VERDICT, VERIFY
 
+from . import housekeeping
 from .backends import open_backend
+from .control import serve_control
+from .desk import Desk
 from .doctor import accept
+from .guard import Shed
 from .handler import BadMessage
+from .instance import Instance
 from .pool import Pool
 from .reaper import become_subreaper
 from .settings import SandboxSettings
 from .work import Worker
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """A back-end with a directory of its own on this host, where its control socket can be."""
+
+    instance: Instance
 
 
 class Service:
@@ -33,6 +47,8 @@ class Service:
             if isinstance(message, Job):
                 return [(VERIFY, await self.worker.job(message))]
             return [out(await self.worker.turn(message))]
+        except Shed as error:
+            raise Retry(error.after_s, error.detail) from error
         except (BadMessage, ValueError) as error:
             raise Reject("validation", str(error)) from error
 
@@ -59,6 +75,12 @@ async def start(ctx: Context) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pool.serve, ctx.stop)
             tasks.start_soon(_expire, worker)
+            tasks.start_soon(worker.guard.serve)
+            tasks.start_soon(housekeeping.reconcile_often, backend, settings.reconcile_s)
+            if isinstance(backend, Placed):
+                desk = Desk(worker, backend, backend.instance.id)
+                tasks.start_soon(serve_control, backend.instance.path, desk.answer)
+            tasks.start_soon(housekeeping.follow_quotas, ctx.bus, worker.guard.admission)
             await serve(
                 ctx.bus,
                 EXECUTE,
@@ -69,6 +91,7 @@ async def start(ctx: Context) -> None:
                 drain_s=ctx.service.drain_s,
                 breaker=ctx.breaker(EXECUTE),
                 fair=settings.fair,
+                able=lambda: worker.guard.may_pull,
             )
             tasks.cancel_scope.cancel()
     finally:

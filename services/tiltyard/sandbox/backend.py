@@ -105,7 +105,14 @@ class Sandbox(Protocol):
     """Seconds from the request to ready."""
 
     @property
-    def alive(self) -> bool: ...
+    def alive(self) -> bool:
+        """Can it be used now? Not in the middle of an exchange."""
+        ...
+
+    @property
+    def gone(self) -> bool:
+        """Has it been killed?"""
+        ...
 
     async def run(self, command: Command) -> Execution:
         """Write the command's files, run it, wait for its end; one in the background is only started (`job`).

@@ -51,18 +51,18 @@ class GVisorCell:
 
     async def destroy(self) -> None:
         """Kill everything, reap the launcher, remove the group and the directory; say whether something stays."""
-        if self.channel is not None:
+        gone = await anyio.to_thread.run_sync(self._destroy)
+        if self.channel is not None:  # not before: an agent that ends by itself leaves processes that nobody has named
             self.channel.close()
         self.refusals.close()
-        self.ended(self.name, await anyio.to_thread.run_sync(self._destroy))
+        self.ended(self.name, gone)
 
     def _destroy(self) -> bool:
-        family = set(self.group.pids())
         gone = self.group.destroy()
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-            reap(family - {self.process.pid})
+            reap(self.group.seen - {self.process.pid})
         self.network.close()
         shutil.rmtree(self.path, ignore_errors=True)
         return gone and not self.path.exists()

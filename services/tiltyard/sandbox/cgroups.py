@@ -39,6 +39,8 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     pids_refused: int = 0
     cpu_s: float = 0.0
     memory_peak: int = 0
+    memory: int = 0
+    """In use now, bytes."""
 
 
 class Tree:
@@ -128,6 +130,8 @@ class Cgroup:
 
     def __init__(self, paths: dict[str, Path], version: int) -> None:
         self.paths, self.version = paths, version
+        self.seen: set[int] = set()
+        """Processes that `kill` has found in it: those to be reaped."""
 
     @property
     def directories(self) -> list[Path]:
@@ -179,12 +183,14 @@ class Cgroup:
                 pids_refused=_field(pids / "pids.events", "max"),
                 cpu_s=_field(self.paths["cpu"] / "cpu.stat", "usage_usec") / 1e6,
                 memory_peak=_number(memory / "memory.peak"),
+                memory=_number(memory / "memory.current"),
             )
         return Counters(
             oom_kills=_field(memory / "memory.oom_control", "oom_kill"),
             pids_refused=_field(pids / "pids.events", "max"),
             cpu_s=_number(self.paths.get("cpuacct", self.paths["cpu"]) / "cpuacct.usage") / 1e9,
             memory_peak=_number(memory / "memory.max_usage_in_bytes"),
+            memory=_number(memory / "memory.usage_in_bytes"),
         )
 
     def pids(self) -> list[int]:
@@ -199,13 +205,15 @@ class Cgroup:
 
     def kill(self) -> None:
         """SIGKILL every process in the group, once."""
+        found = self.pids()
+        self.seen.update(found)
         if self.version == 2:
             try:
                 (self.directories[0] / "cgroup.kill").write_text("1")
                 return
             except FileNotFoundError:
                 pass
-        for pid in self.pids():
+        for pid in found:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

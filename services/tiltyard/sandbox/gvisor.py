@@ -30,6 +30,7 @@ from .instance import Instance, reconcile
 from .launch import Runsc, environment
 from .network import Networks
 from .plans import Plan
+from .reaper import reap_adopted
 from .remote import RemoteSandbox
 from .settings import SandboxSettings
 from .snapshots import Branches, Store
@@ -258,6 +259,13 @@ class GVisorBackend:
         if not gone:
             self.leaked += 1
             log.error("sandbox_leaked", sandbox=name, instance=self.instance.id)
+
+    async def reconcile(self) -> int:
+        """Remove what belongs to no live sandbox; how many had something left. What stays is counted as leaked."""
+        await anyio.to_thread.run_sync(reap_adopted)
+        found, stay = await anyio.to_thread.run_sync(self.instance.reconcile, lambda: set(self._live))
+        self.leaked += stay
+        return found
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -11,6 +11,7 @@ import fcntl
 import os
 import secrets
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -35,6 +36,25 @@ class Instance:
 
     def group_name(self, sandbox: str) -> str:
         return f"{GROUP}/{self.id}/{sandbox}"
+
+    def reconcile(self, live: Callable[[], set[str]]) -> tuple[int, int]:
+        """Remove what belongs to none of the sandboxes of `live`: how many were found, how many of them stay.
+
+        `live` is asked after the traces were listed, so that one which is just being made is never taken for a stray.
+        """
+        prefix = f"{GROUP}/{self.id}"
+        groups = set(self.tree.names(prefix)) if self.tree is not None else set()
+        found = groups | {path.name for path in self.path.glob("s[0-9]*")}
+        strays, stay = 0, 0
+        for name in sorted(found - live()):
+            path = self.path / name
+            gone = True
+            if self.tree is not None and name in groups:
+                gone = self.tree.group(f"{prefix}/{name}").destroy()
+            shutil.rmtree(path, ignore_errors=True)
+            strays += 1
+            stay += not gone or path.exists()
+        return strays, stay
 
     def close(self) -> None:
         """Remove what is left of this instance and let the lock go."""

@@ -23,3 +23,20 @@ EGRESS_REFUSED = Counter("tiltyard_sandbox_egress_refused_total", "Connections r
 GROUP_STARTS = Counter(
     "tiltyard_sandbox_group_starts_total", "Sessions with a set-up by how it came: set_up, snapshot", ["by"]
 )
+KILLED = Counter(
+    "tiltyard_sandbox_killed_total",
+    "Sandboxes that ended before their user was done: the outcome, or lease, lifetime, quota",
+    ["cause"],
+)
+EXECUTION_SECONDS = Histogram(
+    "tiltyard_sandbox_execution_seconds", "Wall time of commands inside", ["work"], buckets=_SECONDS
+)
+REFUSED = Counter(
+    "tiltyard_sandbox_refused_total",
+    "Work not begun: abuse, backend, tenant, domain, rate, queue, deadline",
+    ["reason"],
+)
+BREAKER = Gauge("tiltyard_sandbox_breaker", "Breaker of a profile: 0 closed, 1 half open, 2 open", ["profile"])
+ABUSE = Gauge("tiltyard_sandbox_abuse_breakers", "Breakers of tasks and groups that are not closed", ["kind", "state"])
+WAITING = Gauge("tiltyard_sandbox_waiting", "Work that waits for a quota")
+STRAYS = Counter("tiltyard_sandbox_strays_total", "Remains that a reconciliation found and removed")

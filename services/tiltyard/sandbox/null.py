@@ -42,6 +42,10 @@ class NullSandbox:
         self._settings = settings
         self._entries: dict[bytes, Entry] = {}
 
+    @property
+    def gone(self) -> bool:
+        return not self.alive
+
     def _files(self) -> dict[bytes, Entry]:
         if not self.alive:
             raise SandboxLost(f"sandbox {self.id} is gone")

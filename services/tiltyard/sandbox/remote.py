@@ -9,6 +9,7 @@ sandbox unusable, since what is inside is unknown; partial output survives the s
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -81,6 +82,7 @@ class RemoteSandbox(Files):
         self._channel, self._cell, self._settings = channel, cell, settings
         self.environment: Mapping[str, str] = ENVIRONMENT
         """Variables of every command."""
+        self.born = time.monotonic()
         self._usable, self._killed = True, False
         self.refused_forks: Callable[[], int] = lambda: 0
         """Forks refused inside so far; 0 where nobody counts them."""
@@ -91,6 +93,14 @@ class RemoteSandbox(Files):
     @property
     def alive(self) -> bool:
         return self._usable and not self._killed and not self._channel.ended
+
+    @property
+    def gone(self) -> bool:
+        return self._killed
+
+    def counters(self) -> Counters:
+        """What the kernel has counted for it; zeros where nobody counts."""
+        return self._cell.counters()
 
     # ------------------------------------------------------------ commands
 

@@ -66,6 +66,15 @@ class Sessions:
             await session.sandbox.kill()
         metrics.SESSIONS.set(len(self._kept))
 
+    def remove(self, sandbox_id: str) -> Sandbox | None:
+        """Take a session out for good, by its sandbox; its rollout goes on from the workspace that is stored."""
+        for key, session in self._kept.items():
+            if session.sandbox.id == sandbox_id:
+                del self._kept[key]
+                metrics.SESSIONS.set(len(self._kept))
+                return session.sandbox
+        return None
+
     async def expire(self, before: float, begun_before: float = 0.0) -> int:
         """Kill sessions last used, or begun, before those times; how many."""
         found = self._kept.items()

@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from tiltyard.kit.ranges import Above0, Positive, Whole
+from tiltyard.kit.ranges import Above0, Amount, Positive, Whole
 
+from .admission import Quota
 from .egress.rules import parse
 
 
@@ -82,6 +83,26 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Its runtime: gVisor by the name in the daemon's configuration. Another one needs `allow_untrusted_process`."""
     docker_memory_bytes: Positive = 512 << 20
     """Memory of a container; commands can't ask for more, since gVisor can't change it under Docker."""
+    tenants: dict[str, Quota] = {}
+    """Quota of a run, by its name; '*' is that of each run which is not named."""
+    domains: dict[str, Quota] = {}
+    """Quota of a domain, by its name or a beginning of it ('code.python'); '*' as above."""
+    queue: Whole = 256
+    """Most that wait for a quota at a time; one more is handed back to the bus."""
+    queue_s: Above0 = 20.0
+    """One that has waited for a quota so long is handed back to the bus."""
+    lifetime_s: Above0 = 3600.0
+    """A sandbox that was handed out so long ago is killed, whatever it does."""
+    reconcile_s: Above0 = 30.0
+    """Every so often, what belongs to no live sandbox is looked for and removed."""
+    abuse_task: Amount = 12.0
+    """Executions of a task that ran into limits, in the window, after which more are refused; 0: never."""
+    abuse_group: Amount = 8.0
+    """The same for one group."""
+    abuse_window_s: Above0 = 300.0
+    """The window."""
+    abuse_open_s: Above0 = 60.0
+    """For so long executions are refused; then one is tried. Doubles with each trial that fails, up to 10 minutes."""
 
     def __post_init__(self) -> None:
         parse(self.egress)

@@ -33,6 +33,7 @@ from .backend import (
 )
 from .cache import Result, ResultCache, key_of
 from .egress import rules
+from .guard import Guard, Refused
 from .pool import Pool
 from .sessions import Sessions
 from .settings import SandboxSettings
@@ -73,15 +74,26 @@ class Worker:
         self.settings, self.pool, self.blobs, self.clock = settings, pool, blobs, clock
         self.sessions = Sessions(settings.sessions, settings.session_s)
         self.cache = ResultCache(settings.cache_bytes)
-        self.starts = Starts(pool.backend, pool.claim)
         self._egress = rules.parse(settings.egress)
+        self.guard = Guard(settings, pool, wall=clock)
+        self.starts = Starts(pool.backend, self.guard.start)
 
     # ------------------------------------------------------------ turns
 
     async def turn(self, rollout: Rollout) -> Hop:
-        """Run the last turn's command. BadMessage when there is none or it names impossible files."""
+        """Run the last turn's command. BadMessage when there is none or it names impossible files; Shed: not now."""
         handler.check(rollout)
         self._check_egress(rollout.task.environment.egress)
+        try:
+            self.guard.enter(rollout)
+        except Refused as error:
+            return handler.fail(rollout, error.outcome, error.detail, self.clock())
+        try:
+            return await self._turn(rollout)
+        finally:
+            self.guard.leave(rollout)
+
+    async def _turn(self, rollout: Rollout) -> Hop:
         command = rollout.turns[-1].command
         assert command is not None
         key, done = handler.session_key(rollout), len(rollout.turns) - 1
@@ -91,7 +103,7 @@ class Worker:
             return handler.fail(rollout, error.outcome, error.detail, self.clock())
         kept = False
         try:
-            execution, workspace = await self._execute(claimed, command)
+            execution, workspace = await self._execute(rollout, claimed, command)
             if workspace is None:
                 execution = msgspec.structs.replace(execution, restarted=True)
             hop = handler.settle(rollout, execution, workspace, self.clock())
@@ -126,8 +138,9 @@ class Worker:
         if first is not None:
             claimed = Claimed(sandbox=await self._set_up(rollout, first), claim_s=0.0)
         else:
+            egress = environment.egress
             claimed = await self._fresh(
-                environment.profile, command, plan.workspace, plan.files, egress=environment.egress
+                rollout, environment.profile, command, plan.workspace, plan.files, egress=egress
             )
         async with _killed_on_failure(claimed.sandbox):
             for turn in plan.replay:
@@ -147,10 +160,14 @@ class Worker:
                 said = found.stderr.decode("utf-8", "replace").strip()[-200:]
                 raise handler.BadMessage(f"environment.setup: {found.detail}: {said}")
 
+        group, size = f"{rollout.run}/{rollout.group.id}", rollout.group.size
         try:
-            return await self.starts.get(f"{rollout.run}/{rollout.group.id}", rollout.group.size, want, run)
+            return await self.guard.seat(rollout, lambda: self.starts.get(group, size, want, run))
         except StartFailed as error:
+            self.guard.check_backend(want.profile)
             raise Infrastructure(Outcome.SANDBOX_START_FAILED, str(error)) from error
+        except Refused as error:
+            raise Infrastructure(error.outcome, error.detail) from error
 
     async def _replay(self, claimed: Claimed, turn: Turn) -> None:
         """Run an earlier turn's command again; Infrastructure unless it does what it did."""
@@ -161,9 +178,9 @@ class Worker:
             metrics.REBUILT.labels("differs").inc()
             raise Infrastructure(Outcome.SANDBOX_LOST, f"the session is gone, and replayed it differs: {found.detail}")
 
-    async def _execute(self, claimed: Claimed, command: Command) -> tuple[Execution, BlobRef | None]:
+    async def _execute(self, rollout: Rollout, claimed: Claimed, command: Command) -> tuple[Execution, BlobRef | None]:
         """Run, and store the workspace when there is one worth carrying on."""
-        execution = await self._run(claimed, command)
+        execution = await self._run(rollout, claimed, command)
         if policy_for(execution.outcome).grade is not Grade.YES or not claimed.sandbox.alive:
             return execution, None
         try:
@@ -178,7 +195,19 @@ class Worker:
     # ------------------------------------------------------------ grading jobs
 
     async def job(self, job: Job) -> Graded:
-        """Run a grading job, or answer it with the result of an identical one."""
+        """Run a grading job, or answer it with the result of an identical one; Shed: not now."""
+        if handler.only_looks(job):
+            return await self._job(job)
+        try:
+            self.guard.enter(job)
+        except Refused as error:
+            return handler.graded(job, Execution(outcome=error.outcome, detail=error.detail), {})
+        try:
+            return await self._job(job)
+        finally:
+            self.guard.leave(job)
+
+    async def _job(self, job: Job) -> Graded:
         if job.deterministic and self.settings.cache_bytes:
             result = await self.cache.get(key_of(job), lambda: self._grade(job))
         else:
@@ -211,11 +240,11 @@ class Worker:
         owner = "policy" if command.candidate else "grader"
         for left in reversed(range(TRIES)):
             try:
-                claimed = await self._fresh(job.profile, command, job.workspace, {}, owner)
+                claimed = await self._fresh(job.rollout, job.profile, command, job.workspace, {}, owner, grading=True)
             except Infrastructure as error:
                 return Result(execution=Execution(outcome=error.outcome, detail=error.detail))
             try:
-                execution = await self._run(claimed, command)
+                execution = await self._run(job.rollout, claimed, command, grading=True)
                 unsure = execution.attribution is Attribution.AMBIGUOUS and left > 0
                 if policy_for(execution.outcome).grade is Grade.YES and not unsure:
                     return Result(execution=execution, files=await self._collect(claimed.sandbox, job))
@@ -241,12 +270,15 @@ class Worker:
 
     async def _fresh(
         self,
+        rollout: Rollout,
         profile: str,
         command: Command,
         start_from: BlobRef | None,
         files: Mapping[str, bytes],
         owner: str = "policy",
         egress: tuple[str, ...] = (),
+        *,
+        grading: bool = False,
     ) -> Claimed:
         """A new sandbox with its workspace in place, as files of `owner`."""
         begun = time.monotonic()
@@ -255,10 +287,12 @@ class Worker:
         why = ""
         for _ in range(TRIES):
             try:
-                sandbox = await self.pool.claim(want)
+                sandbox = await self.guard.claim(rollout, want, grading=grading)
             except StartFailed as error:
                 why = str(error)
                 continue
+            except Refused as error:
+                raise Infrastructure(error.outcome, error.detail) from error
             async with _killed_on_failure(sandbox):
                 try:
                     if archive:
@@ -271,6 +305,7 @@ class Worker:
                 except SandboxLost as error:
                     why = str(error)
                     await sandbox.kill()
+        self.guard.check_backend(profile)
         raise Infrastructure(Outcome.SANDBOX_START_FAILED, why)
 
     async def _load(self, ref: BlobRef | None) -> bytes:
@@ -281,9 +316,9 @@ class Worker:
         except LookupError as error:
             raise Infrastructure(Outcome.BLOB_MISSING, str(error)) from error
 
-    async def _run(self, claimed: Claimed, command: Command) -> Execution:
+    async def _run(self, rollout: Rollout, claimed: Claimed, command: Command, *, grading: bool = False) -> Execution:
         with metrics.BUSY.track_inprogress():
-            execution = await claimed.sandbox.run(command)
+            execution = await self.guard.run(rollout, claimed.sandbox, command, grading=grading)
         return msgspec.structs.replace(execution, claim_s=claimed.claim_s)
 
 
@@ -299,3 +334,4 @@ async def _killed_on_failure(sandbox: Sandbox) -> AsyncIterator[None]:
 
 def _count(work: str, execution: Execution) -> None:
     metrics.EXECUTIONS.labels(work, execution.outcome.value).inc()
+    metrics.EXECUTION_SECONDS.labels(work).observe(execution.wall_s)

@@ -62,8 +62,8 @@ def test_groups_that_nobody_answered_count_towards_nothing(
 
 
 def test_who_answered() -> None:
-    """Faults of the infrastructure, late work and silence are no answers; an ending of the policy, a broken task and
-    a poisonous message are."""
+    """Faults of the infrastructure, late work and silence are no answers; an ending of the policy, a broken task, a
+    poisonous message and a refusal are."""
     said = {outcome: unanswered([build.verdict(score=None, outcome=outcome)]) for outcome in Outcome}
     assert {outcome for outcome, nobody in said.items() if nobody} == {
         Outcome.SANDBOX_START_FAILED, Outcome.SANDBOX_LOST, Outcome.NODE_LOST, Outcome.GATEWAY_FAILED,

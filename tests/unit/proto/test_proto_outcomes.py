@@ -37,7 +37,8 @@ VOID = ["cancelled", "stale", "late", "poison"]
 def test_every_outcome_has_a_row() -> None:
     """The table is total and names nothing else."""
     assert set(CONSEQUENCES) == set(Outcome)
-    assert {*POLICYS_OWN, *INFRASTRUCTURE, *VOID, "tampering", "task_broken"} == {outcome.value for outcome in Outcome}
+    alone = ("tampering", "task_broken", "refused")
+    assert {*POLICYS_OWN, *INFRASTRUCTURE, *VOID, *alone} == {outcome.value for outcome in Outcome}
 
 
 @pytest.mark.parametrize("name", POLICYS_OWN)
@@ -83,3 +84,9 @@ def test_a_domain_overrides_one_row() -> None:
     overrides = {"wall_limit": mine}
     assert policy_for(Outcome.WALL_LIMIT, overrides) == mine
     assert policy_for(Outcome.TURN_LIMIT, overrides) == CONSEQUENCES[Outcome.TURN_LIMIT]
+
+
+def test_what_was_refused_is_looked_at_and_has_no_effect() -> None:
+    """An execution that did not run is neither tried again nor graded nor trained on, and drawn for review."""
+    row = policy_for(Outcome.REFUSED)
+    assert (row.retry, row.grade, row.trains, row.flag, row.retire) == (False, Grade.NO, False, True, False)

@@ -12,6 +12,7 @@ from support import build
 
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.sandbox.backend import Sandbox, StartFailed, Want
+from tiltyard.sandbox.guard import Shed
 from tiltyard.sandbox.handler import BadMessage
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.process import ProcessBackend
@@ -121,10 +122,17 @@ async def test_a_workspace_over_the_caps_is_put_back(worker: Worker) -> None:
     assert third.turns[-1].observation == "False True"
 
 
+def others_start(worker: Worker) -> None:
+    """Enough sandboxes have started well that a few failures are no trouble of the back-end."""
+    for _ in range(12):
+        worker.guard.count_backend("python", 0.0)
+
+
 async def test_failures_of_the_infrastructure_start_a_new_attempt(worker: Worker, backend: Flaky) -> None:
     """No sandbox: a new attempt, then a verdict without a score. One failure is covered by a second try."""
     backend.failures = 1
     assert running(await worker.turn(act("print(1)"))).turns[-1].observation == "1"
+    others_start(worker)
     backend.failures = 2
     again = running(await worker.turn(act("print(1)")))
     assert (again.attempt, again.turns) == (1, ())
@@ -133,6 +141,22 @@ async def test_failures_of_the_infrastructure_start_a_new_attempt(worker: Worker
     hop = await worker.turn(last)
     assert isinstance(hop.message, Verdict)
     assert (hop.message.outcome, hop.message.score) == (Outcome.SANDBOX_START_FAILED, None)
+
+
+async def test_a_backend_in_trouble_hands_messages_back(worker: Worker, backend: Flaky) -> None:
+    """When starts keep failing no attempt is used up: the message goes back, nothing is pulled, until one starts."""
+    backend.failures = 3
+    for _ in range(2):
+        with pytest.raises(Shed, match="no room"):
+            await worker.turn(act("print(1)"))
+    assert not worker.guard.may_pull
+    assert not worker.guard.may_refill("python")
+    assert backend.failures == 1
+    with anyio.fail_after(30):
+        while not worker.guard.may_pull:
+            await anyio.sleep(0.1)
+            await worker.guard.probe()
+    assert running(await worker.turn(act("print(1)"))).turns[-1].observation == "1"
 
 
 async def test_a_missing_workspace_is_the_infrastructures_fault(worker: Worker) -> None:
@@ -206,6 +230,7 @@ async def test_identical_deterministic_jobs_run_once(worker: Worker) -> None:
 
 async def test_grading_failures_are_reported_not_scored(worker: Worker, backend: Flaky) -> None:
     """A grading job that can't run says so, with an outcome that grades nothing, and is not kept."""
+    others_start(worker)
     backend.failures = 2
     failed = await worker.job(job("print(1)", deterministic=True))
     assert (failed.execution.outcome, failed.execution.detail) == (Outcome.SANDBOX_START_FAILED, "no room")

@@ -10,6 +10,7 @@ from support import build
 
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.sandbox.backend import Sandbox, StartFailed, Want
+from tiltyard.sandbox.guard import Shed
 from tiltyard.sandbox.handler import BadMessage
 from tiltyard.sandbox.null import NullBackend
 from tiltyard.sandbox.pool import Pool
@@ -51,10 +52,13 @@ def acting(*hosts: str) -> Rollout:
 async def test_a_session_gets_the_hosts_of_its_task(worker: Worker, asked: Asked) -> None:
     """The sandbox is asked for with the task's hosts; a grading job of the same task is not."""
     rollout = acting("pypi.org:443", "git.example.org:22")
-    await worker.turn(rollout)
+    with pytest.raises(Shed):
+        await worker.turn(rollout)
     assert {want.egress for want in asked.wants} == {("pypi.org:443", "git.example.org:22")}
     asked.wants.clear()
-    await worker.job(Job(rollout=rollout, profile="python", command=Command(argv=("python3", "x.py"))))
+    worker.guard.backend.clear()
+    with pytest.raises(Shed):
+        await worker.job(Job(rollout=rollout, profile="python", command=Command(argv=("python3", "x.py"))))
     assert {want.egress for want in asked.wants} == {()}
 
 

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ACTIONS = {"doctor": "doctor", "images": "images"}
+ACTIONS = {
+    "doctor": "doctor",
+    "images": "images",
+    "ls": "look",
+    "top": "look",
+    "exec": "act",
+    "reap": "act",
+    "bench": "bench",
+}
 """Action to the module here that has `<action>_main`."""
 PLATFORMS = ("systrap", "ptrace", "kvm")
 AddConfig = Callable[[argparse.ArgumentParser], None]
@@ -42,11 +50,47 @@ def _images(actions: Any, config: AddConfig) -> None:
         config(action)
 
 
+def _looking(actions: Any) -> None:
+    ls = actions.add_parser("ls", help="the sandboxes of this host's services: state, owner, age, memory, CPU")
+    ls.add_argument("--state", default="", choices=("busy", "grading", "debug", "session", "idle"), help="only these")
+    top = actions.add_parser("top", help="the same, those at work first, again and again")
+    top.add_argument("--every", type=float, default=2.0, metavar="S", help="seconds between two looks (2)")
+    top.add_argument("-n", type=int, default=0, metavar="COUNT", help="so many times instead of until interrupted")
+    for parser in (ls, top):
+        parser.add_argument("--instance", default="", metavar="ID", help="only of this service")
+    ls.add_argument("--json", action="store_true", help="machine-readable")
+
+
+def _acting(actions: Any) -> None:
+    run = actions.add_parser(
+        "exec", help="run a command in a new sandbox of a running service, or in a session's (which is then restored)"
+    )
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+    where = run.add_mutually_exclusive_group()
+    where.add_argument("--profile", default="python", metavar="NAME", help="a new sandbox of this profile (python)")
+    where.add_argument("--session", default="", metavar="ID", help="the idle session in this sandbox; its rollout goes "
+                       "on from its stored workspace")  # fmt: skip
+    run.add_argument("--instance", default="", metavar="ID", help="of this service")
+    run.add_argument("--wall", type=float, default=60.0, metavar="S", help="wall and CPU limit (60)")
+    run.add_argument("--stdin", action="store_true", help="give it our standard input")
+    run.add_argument("--json", action="store_true", help="machine-readable")
+
+    reap = actions.add_parser("reap", help="remove what dead services left, and what running ones have lost track of")
+    reap.add_argument("--json", action="store_true", help="machine-readable")
+
+    bench = actions.add_parser("bench", help="time starts, commands, files and ends of sandboxes on this host")
+    bench.add_argument("--profile", default="python", metavar="NAME", help="of this profile (python)")
+    bench.add_argument("-n", type=int, default=10, metavar="COUNT", help="so many sandboxes (10)")
+    bench.add_argument("--json", action="store_true", help="machine-readable")
+
+
 def add_parser(commands: Any, config: AddConfig) -> None:
     """The `sandbox` subcommand and its actions."""
     top = commands.add_parser("sandbox", help="check, list, measure and clean up sandboxes on this machine")
     actions = top.add_subparsers(dest="action", required=True, metavar="ACTION")
     _doctor(actions)
+    _looking(actions)
+    _acting(actions)
     for action in actions.choices.values():
         config(action)
     _images(actions, config)
