@@ -110,7 +110,9 @@ async def idle_mib(backend: GVisorBackend, want: Want, count: int) -> float:
 
     async def one() -> None:
         async with limiter:
-            made.append(await backend.start(want))
+            sandbox = await backend.start(want)
+            sandbox.rest()  # as in the pool
+            made.append(sandbox)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(count):
@@ -118,6 +120,7 @@ async def idle_mib(backend: GVisorBackend, want: Want, count: int) -> float:
     await anyio.sleep(1.0)  # let them come to rest
     total = sum(charged(backend, sandbox.id) for sandbox in made)
     for sandbox in made:
+        sandbox.wake()
         await sandbox.read(())
         await sandbox.kill()
     return total / count / (1 << 20)

@@ -325,6 +325,17 @@ async def test_hostile_archives_are_refused(sandbox: Sandbox) -> None:
 # ---------------------------------------------------------------- ends
 
 
+async def test_a_resting_sandbox_wakes_up(sandbox: Sandbox) -> None:
+    """What rests is as it was when it is woken, answers at once, and can be killed while it rests."""
+    await sandbox.write({"kept": b"1"})
+    sandbox.rest()
+    sandbox.wake()
+    assert await sandbox.read(["kept"]) == {"kept": b"1"}
+    sandbox.rest()
+    await sandbox.kill()
+    assert not sandbox.alive
+
+
 async def test_killed_sandbox_says_so(sandbox: Sandbox) -> None:
     """After a kill file operations raise SandboxLost, a command ends as lost, and a second kill is harmless."""
     await sandbox.kill()

@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,9 @@ from support.sandbox_host import processes_of
 from tiltyard.cli.main import main
 from tiltyard.kit.bus import Bus
 from tiltyard.sandbox import images
+from tiltyard.sandbox.cgroups import Tree
 from tiltyard.sandbox.control import ControlError, Exec, List, Listing, ask
+from tiltyard.sandbox.instance import reconcile
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto.messages import Command, Environment, ExecLimits, Rollout
 from tiltyard_proto.topology import EXECUTE, GENERATE
@@ -186,3 +189,40 @@ async def test_what_lost_its_owner_is_found(service: Running) -> None:
     assert status == 0
     assert not stray.exists()
     assert await service.rows("idle", 2) == before
+
+
+RESTING = """
+import sys, anyio
+from tiltyard.sandbox.backend import Want
+from tiltyard.sandbox.gvisor import GVisorBackend
+from tiltyard.sandbox.settings import SandboxSettings
+async def main():
+    settings = SandboxSettings(home=sys.argv[1], runsc=sys.argv[2], image={"python": sys.argv[3]})
+    backend = GVisorBackend.open(settings)
+    for _ in range(2):
+        (await backend.start(Want())).rest()
+    print(backend.instance.id, flush=True)
+    await anyio.sleep_forever()
+anyio.run(main)
+"""
+
+
+def test_resting_sandboxes_die_with_the_service(tmp_path: Path) -> None:
+    """Stopped as they are, sandboxes of the pool are gone soon after SIGKILL of the service."""
+    found = SandboxSettings()
+    arguments = [str(tmp_path), images.find_runsc(found), str(images.find_image(found, "python"))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", RESTING, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        instance = process.stdout.readline().strip()
+        assert len(processes_of(instance)) > 2
+    finally:
+        process.kill()
+        process.communicate()
+    begun = time.monotonic()
+    while processes_of(instance):
+        assert time.monotonic() - begun < 5
+        time.sleep(0.01)
+    assert reconcile(tmp_path, Tree.find()) == 2

@@ -178,6 +178,14 @@ class Sandbox(Protocol):
         """Contents of all regular files, as many as fit `limit` bytes, in path order."""
         ...
 
+    def rest(self) -> None:
+        """It waits to be used, and should cost no CPU until then: nothing inside goes on."""
+        ...
+
+    def wake(self) -> None:
+        """It is used from now on."""
+        ...
+
     async def kill(self) -> None:
         """End it and remove every trace; harmless when it is gone already."""
         ...

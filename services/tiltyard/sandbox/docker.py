@@ -49,6 +49,12 @@ class DockerCell:
         if size > self.memory:
             raise SandboxLost(f"a command wants {size} bytes of memory; sandbox.docker_memory_bytes is {self.memory}")
 
+    def rest(self) -> None:
+        return
+
+    def wake(self) -> None:
+        return
+
     def counters(self) -> Counters:
         return self._counters
 

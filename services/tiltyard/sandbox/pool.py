@@ -105,6 +105,7 @@ class Pool:
             sandbox = shelf.idle.popleft()
             self._notify(shelf.want.profile)
             if sandbox.alive:
+                sandbox.wake()
                 return sandbox
             await sandbox.kill()
         return None
@@ -170,7 +171,9 @@ class Pool:
         try:
             async with self._refills, self._starts:
                 if len(shelf.idle) < shelf.target:
-                    shelf.idle.append(await self._start(shelf.want, shelf))
+                    sandbox = await self._start(shelf.want, shelf)
+                    sandbox.rest()
+                    shelf.idle.append(sandbox)
         except StartFailed as error:
             log.error("sandbox_start_failed", profile=shelf.want.profile, error=str(error))
             await anyio.sleep(BACK_OFF_S)

@@ -35,6 +35,12 @@ class ProcessCell:
     def set_memory(self, size: int) -> None:
         return
 
+    def rest(self) -> None:
+        return
+
+    def wake(self) -> None:
+        return
+
     def counters(self) -> Counters:
         return Counters()
 

@@ -61,6 +61,8 @@ class Cell(Protocol):
     """What holds the processes of one sandbox."""
 
     def set_memory(self, size: int) -> None: ...
+    def rest(self) -> None: ...
+    def wake(self) -> None: ...
     def counters(self) -> Counters: ...
     async def destroy(self) -> None: ...
 
@@ -260,6 +262,12 @@ class RemoteSandbox(Files):
         if fields[0] in (b"refused", b"error"):
             raise _guest_error(fields, request["op"])
         return fields
+
+    def rest(self) -> None:
+        self._cell.rest()
+
+    def wake(self) -> None:
+        self._cell.wake()
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
