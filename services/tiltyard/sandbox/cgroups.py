@@ -8,6 +8,7 @@ slices; device rules, which gVisor makes pointless.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -197,10 +198,7 @@ class Cgroup:
         """Processes in the group."""
         found: set[int] = set()
         for entry in self.entries:
-            try:
-                found.update(int(pid) for pid in entry.read_text().split())
-            except FileNotFoundError:
-                continue
+            found.update(int(pid) for pid in _read(entry).split())
         return sorted(found - {0})
 
     def kill(self) -> None:
@@ -249,19 +247,23 @@ def _enable_parent(parent: Path) -> None:
         control.write_text(" ".join(f"+{name}" for name in V2_CONTROLLERS))
 
 
-def _field(path: Path, name: str) -> int:
+def _read(path: Path) -> str:
+    """A file of a group; empty once the group is gone, also when it goes between opening and reading."""
     try:
-        for line in path.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
-    except FileNotFoundError:
-        pass
+        return path.read_text()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV):
+            return ""
+        raise
+
+
+def _field(path: Path, name: str) -> int:
+    for line in _read(path).splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            return int(value)
     return 0
 
 
 def _number(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except FileNotFoundError:
-        return 0
+    return int(_read(path) or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,18 @@ def test_a_live_instance_is_not_swept(tmp_path: Path) -> None:
     assert not dead.path.exists()
     living.close()
     assert not living.path.exists()
+
+
+@pytest.mark.parametrize("gone", [errno.ENOENT, errno.ENODEV])
+def test_a_group_that_goes_while_it_is_read_counts_as_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: int
+) -> None:
+    """The kernel answers ENODEV for a file of a group that was removed after it was opened."""
+    group = v1(tmp_path).group("tiltyard/one")
+
+    def read_text(self: Path) -> str:
+        raise OSError(gone, "gone", str(self))
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert group.counters() == Counters()
+    assert group.pids() == []
