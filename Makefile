@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox images tools model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker
+.PHONY: help setup python sandbox images tools promtool model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker
 .PHONY: abuse soak-sandbox cluster test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -26,6 +26,9 @@ images: sandbox ## the sandbox images of all shipped profiles (2 GB, several min
 
 tools:
 	@$(SUDO) infra/setup/tools.sh bwrap:bubblewrap
+
+promtool:
+	@infra/setup/promtool.sh > /dev/null
 
 model: python
 	@$(BIN)/tiltyard model -c $(DEMO) > /dev/null
@@ -55,7 +58,7 @@ abuse: python sandbox tools ## 32 kinds of abuse against the sandbox: a table, a
 soak-sandbox: python sandbox ## 2,000 sandbox sessions: flat memory and open files, nothing left (about 6 minutes)
 	@$(SUDO) $(BIN)/python loadtests/soak_sandbox.py $(ARGS)
 
-test: python sandbox tools model ## all tests, on a real nats-server and real gVisor
+test: python sandbox tools promtool model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(SUDO) $(BIN)/pytest $(ARGS)
 

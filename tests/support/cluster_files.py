@@ -78,12 +78,26 @@ class Rendered:
 
     def selected(self, namespace: str, selector: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Names and specifications of the pods in a namespace that have the selector's labels."""
-        wanted = (selector.get("matchLabels") or {}).items() if selector.keys() <= {"matchLabels"} else selector.items()
-        return [(name, spec) for name, where, labels, spec in self.pods() if where == namespace and wanted <= labels.items()]
+        return [
+            (name, spec)
+            for name, where, labels, spec in self.pods()
+            if where == namespace and chosen(selector, labels)
+        ]
 
     def secret(self, name: str, key: str) -> str:
         """One value of a generated Secret."""
         return base64.b64decode(self.one("Secret", name)["data"][key]).decode()
+
+
+def chosen(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Does a selector, a policy's or a Service's, take a pod with these labels?"""
+    if not selector.keys() <= {"matchLabels", "matchExpressions"}:
+        return selector.items() <= labels.items()
+    within = all(
+        each["operator"] == "In" and labels.get(each["key"]) in each["values"]
+        for each in selector.get("matchExpressions", [])
+    )
+    return within and selector.get("matchLabels", {}).items() <= labels.items()
 
 
 def ports_of(spec: dict[str, Any]) -> dict[str, int]:
