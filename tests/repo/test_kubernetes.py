@@ -120,7 +120,9 @@ def test_addresses_lead_to_pods(rendered: Rendered) -> None:
     for scaled in rendered.of("ScaledObject"):
         urls += [trigger["metadata"]["serverAddress"] for trigger in scaled["spec"]["triggers"]]
     if rendered.overlay == "production":
-        urls += [part for _, each in rendered.containers() for part in each.get("command", []) if part.startswith("http://")]
+        urls += [
+            part for _, each in rendered.containers() for part in each.get("command", []) if part.startswith("http://")
+        ]
         assert len(sections["gateway"].engines) == rendered.one("StatefulSet", "engine")["spec"]["replicas"]
     for url in urls:
         host = urlsplit(url).hostname or ""
@@ -135,7 +137,7 @@ def test_addresses_lead_to_pods(rendered: Rendered) -> None:
 
 
 def test_services_and_policies_name_ports_that_are_open(rendered: Rendered) -> None:
-    """A Service's target is a named port of a pod that it selects; a policy's ingress port is one that its pods open."""
+    """A Service's target is a named port of a pod that it selects; a policy opens ports that its pods have."""
     for service in rendered.of("Service"):
         chosen = rendered.selected(service["metadata"]["namespace"], service["spec"]["selector"])
         assert len(chosen) == 1, service["metadata"]["name"]
@@ -150,7 +152,7 @@ def test_services_and_policies_name_ports_that_are_open(rendered: Rendered) -> N
 
 
 def test_scaling_stands_on_published_signals(rendered: Rendered) -> None:
-    """Each ScaledObject names a Deployment without replicas of its own, and asks for the lag of the stage that it serves."""
+    """Each ScaledObject names a Deployment without replicas, and asks for the lag of the stage that it serves."""
     scaled = rendered.of("ScaledObject")
     assert {each["metadata"]["name"] for each in scaled} == {"gateway", "verifier", "aggregator"}
     for each in scaled:

@@ -87,7 +87,7 @@ def _named(name: str, namespace: str, policy: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_who_reaches_whom(rendered: Rendered) -> None:
-    """Only the gateway and the router reach engines, only the provisioner the bus's monitoring pages, nobody the executor."""
+    """Only gateway and router reach engines, only the provisioner the bus's pages, nobody the executor."""
     reach: dict[str, set[str]] = {}
     for policy in rendered.of("NetworkPolicy"):
         for rule in policy["spec"].get("ingress", []):

@@ -68,7 +68,8 @@ class Rendered:
         """Workload, namespace, labels and specification of every pod."""
         for each in self.of(*WORKLOADS):
             template = each["spec"]["template"]
-            yield each["metadata"]["name"], each["metadata"]["namespace"], template["metadata"]["labels"], template["spec"]
+            meta = each["metadata"]
+            yield meta["name"], meta["namespace"], template["metadata"]["labels"], template["spec"]
 
     def containers(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every container with its workload's name."""
@@ -79,9 +80,7 @@ class Rendered:
     def selected(self, namespace: str, selector: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Names and specifications of the pods in a namespace that have the selector's labels."""
         return [
-            (name, spec)
-            for name, where, labels, spec in self.pods()
-            if where == namespace and chosen(selector, labels)
+            (name, spec) for name, where, labels, spec in self.pods() if where == namespace and chosen(selector, labels)
         ]
 
     def secret(self, name: str, key: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -23,7 +23,7 @@ import structlog
 
 from tiltyard.kit import joins
 from tiltyard.kit.service import Context
-from tiltyard.kit.settings import RunSettings
+from tiltyard.kit.settings import RunSettings, SettingsError
 from tiltyard.policy.models import ensure_model
 from tiltyard_proto.flow import StepFold
 from tiltyard_proto.messages import Policy
@@ -40,7 +40,8 @@ log = structlog.get_logger()
 
 
 async def start(context: Context) -> None:
-    """Train the run until it is final, then idle; returns when told to stop."""
+    """Train the run until it is final, then idle; returns when told to stop. SettingsError in a world of several."""
+    _check_world(os.environ)
     source = await anyio.to_thread.run_sync(ensure_model, context.run.model, context.data_settings.cache_path)
     trainer = Trainer(
         run=context.run,
@@ -52,6 +53,16 @@ async def start(context: Context) -> None:
         stop=context.stop,
     )
     await trainer.serve()
+
+
+def _check_world(environ: Mapping[str, str]) -> None:
+    """SettingsError under a torchrun that starts several processes: each would train the run by itself."""
+    world = environ.get("WORLD_SIZE", "1")
+    if world != "1":
+        raise SettingsError(
+            f"WORLD_SIZE is {world}: the learner is not sharded, so torchrun may start one process; "
+            "use --nnodes=1 --nproc-per-node=1"
+        )
 
 
 def _torch_learner(source: Path, settings: TrainerSettings) -> Learner:
