@@ -106,6 +106,19 @@ SANDBOX: list[Panel] = [
     ("Failed starts", "ops", [(rate("tiltyard_sandbox_starts_failed_total", "instance"), "{{instance}}")]),
     ("Left behind", "short", [("tiltyard_sandbox_leaked", "{{instance}}")]),
     ("Lost sessions", "ops", [(rate("tiltyard_sandbox_rebuilt_total", "how"), "{{how}}")]),
+    ("Killed", "ops", [(rate("tiltyard_sandbox_killed_total", "cause"), "{{cause}}")]),
+    ("Refused", "ops", [(rate("tiltyard_sandbox_refused_total", "reason"), "{{reason}}")]),
+    ("Waiting for a quota", "short", [("sum(tiltyard_sandbox_waiting)", "waiting")]),
+    ("Commands, 95 of 100 within", "s", [(quantile(0.95, "tiltyard_sandbox_execution_seconds", "work"), "{{work}}")]),
+    (
+        "Breakers that are not closed",
+        "short",
+        [
+            ("max by (profile) (tiltyard_sandbox_breaker)", "{{profile}} (2 is open)"),
+            ("sum by (kind, state) (tiltyard_sandbox_abuse_breakers)", "{{kind}} {{state}}"),
+        ],
+    ),
+    ("Remains found and removed", "ops", [(rate("tiltyard_sandbox_strays_total", "instance"), "{{instance}}")]),
     ("Graded without running", "ops", [("sum(rate(tiltyard_sandbox_cached_total[5m]))", "identical jobs")]),
     ("Sessions with a set-up", "ops", [(rate("tiltyard_sandbox_group_starts_total", "by"), "{{by}}")]),
     (

@@ -29,7 +29,7 @@ from tiltyard.kit.provision import provision
 from tiltyard_proto.topology import GENERATE, PAUSES_BUCKET, Stage
 
 pytestmark = pytest.mark.anyio
-BUS = ("status", "dlq", "weights", "provision", "janitor")
+BUS = ("status", "dlq", "weights", "quotas", "provision", "janitor")
 """Subcommands that speak to the bus."""
 GIVEN = commands("run")
 

@@ -102,6 +102,17 @@ def _weights(commands: Any) -> None:
         _config(action)
 
 
+def _quotas(commands: Any) -> None:
+    top = commands.add_parser("quotas", help="how many sandboxes runs and domains may have; taken up live")
+    actions = top.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("ls", help="the quotas that are set on the bus")
+    put = actions.add_parser("set", help="put a file's quotas in place of those of the settings")
+    put.add_argument("file", type=Path, metavar="FILE.toml", help="tables [tenants] and [domains]")
+    actions.add_parser("clear", help="go back to the quotas of the settings")
+    for action in actions.choices.values():
+        _config(action)
+
+
 def _machine(commands: Any) -> None:
     """What there is on this machine, without a bus."""
     domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
@@ -155,6 +166,7 @@ def parser() -> argparse.ArgumentParser:
 
     add_dlq(commands, _config)
     _weights(commands)
+    _quotas(commands)
 
     add_sandbox(commands, _config)
 
