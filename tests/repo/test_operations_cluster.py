@@ -6,12 +6,14 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from support.cluster_files import Rendered, kubectl, prepared
+from support.cluster_files import HOSTS, Rendered, kubectl, prepared
 from support.guide import ROOT, commands
 
 from tiltyard.cli.main import parser
+from tiltyard.cli.sections import check_all
 
 NOWHERE = "--server=http://127.0.0.1:1"
 """A cluster that refuses: kubectl has then understood everything that it was told."""
@@ -80,6 +82,15 @@ def test_what_it_names_exists(line: str, rendered: Rendered) -> None:
         assert inside[inside.index("-c") + 1] == "/etc/tiltyard/tiltyard.toml"
     for label in re.findall(r"tiltyard\.org/[a-z]+", line):
         assert label in (ROOT / "infra/kubernetes/base/sandbox.yaml").read_text()
+
+
+def test_certificates_are_for_the_names_that_are_called(rendered: Rendered) -> None:
+    """The guide's hosts are those that clients and other servers of the bus connect to."""
+    made = next(line for line in commands("run") if line.startswith("tiltyard credentials") and "--host" in line)
+    hosts = set(re.findall(r"--host (\S+)", made))
+    called = {str(urlsplit(url).hostname) for url in check_all(rendered.source)["bus"].servers}
+    routes = set(re.findall(r"nats://([^:]+):", (ROOT / "infra/kubernetes/nats/cluster.conf").read_text()))
+    assert hosts == called == routes == set(HOSTS)
 
 
 def test_make_targets_and_whole_runs_exist() -> None:
