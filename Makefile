@@ -28,7 +28,7 @@ tools:
 	@$(SUDO) infra/setup/tools.sh bwrap:bubblewrap
 
 promtool:
-	@infra/setup/promtool.sh > /dev/null
+	@$(SUDO) infra/setup/promtool.sh > /dev/null
 
 model: python
 	@$(BIN)/tiltyard model -c $(DEMO) > /dev/null
