@@ -143,8 +143,8 @@ async def test_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (SandboxSettings(runsc="/nonexistent"), "no runsc at /nonexistent"),
         (SandboxSettings(runsc="/bin/false"), "mend: get a working runsc"),
-        (SandboxSettings(image={"python": "/nonexistent"}), r"build it with infra/setup/image\.sh python$"),
-        (SandboxSettings(pool={"python": 1, "nope": 2}), r"\[sandbox\] pool: no image for profile 'nope'"),
+        (SandboxSettings(image={"python": "/nonexistent"}), "build it with `tiltyard sandbox images build python`$"),
+        (SandboxSettings(pool={"python": 1, "nope": 2}), r"\[sandbox\] pool: no profile 'nope'"),
     ],
 )
 async def test_a_sandbox_that_cannot_start(settings: SandboxSettings, said: str) -> None:

@@ -53,7 +53,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @asynccontextmanager
 async def _fake(models: Path) -> AsyncIterator[str]:
-    fake = FakeEngine(step_s=0.002, context_length=CONTEXT, model_path=str(models / "one"))
+    fake = FakeEngine(step_s=0.01, context_length=CONTEXT, model_path=str(models / "one"))
     fake.known_paths = {str(models / "one"), str(models / "two")}
     try:
         yield await fake.start()

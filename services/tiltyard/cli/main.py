@@ -192,6 +192,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = importlib.import_module(f"tiltyard.{arguments.service}.__main__")
             rest = ["-c", str(arguments.config)] if arguments.config else []
             return int(module.main([*rest, *(part for item in arguments.set for part in ("--set", item))]))
+        from tiltyard.kit.log import keep_off_stdout  # here, so that --help stays light
+
+        keep_off_stdout()
         module = importlib.import_module(f"tiltyard.cli.{arguments.command}")
         status = int(module.main(arguments))
         sys.stdout.flush()

@@ -13,6 +13,11 @@ import structlog
 from .tracing import add_context
 
 
+def keep_off_stdout() -> None:
+    """For a command whose standard output is its answer: events go to whatever standard error is at the time."""
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
 def setup(service: str, form: str = "auto", level: str = "info") -> None:
     """Configure structlog to standard error; `form` is 'console', 'json' or 'auto'."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
