@@ -163,6 +163,12 @@ class Guard:
             await entry.sandbox.kill()
             self.live.prune()
 
+    async def idle(self, sandbox: Sandbox) -> None:
+        """It waits for its rollout's next turn from now on; where somebody waits for room, the oldest session goes."""
+        self.live.rest(sandbox.id)
+        for owner in self.admission.kept_waiting():
+            await self._make_room(owner)
+
     # ------------------------------------------------------------ an execution
 
     async def run(self, rollout: Rollout, sandbox: Sandbox, command: Command, *, grading: bool = False) -> Execution:

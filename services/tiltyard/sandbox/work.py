@@ -111,6 +111,7 @@ class Worker:
             if handler.goes_on(rollout, hop) and claimed.sandbox.alive and workspace is not None:
                 await self.sessions.keep(key, claimed.sandbox, done + 1, self.clock())
                 kept = True
+                await self.guard.idle(claimed.sandbox)
             return hop
         finally:
             if not kept:
