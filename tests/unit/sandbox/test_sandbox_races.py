@@ -16,6 +16,7 @@ from tiltyard.sandbox.backend import Sandbox, StartFailed, Want
 from tiltyard.sandbox.null import NullBackend, NullSandbox
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.settings import SandboxSettings
+from tiltyard.sandbox.starts import Starts
 from tiltyard.sandbox.work import Worker
 from tiltyard_proto.messages import Command, Environment, Job, Rollout
 from tiltyard_proto.outcomes import Outcome
@@ -135,6 +136,22 @@ async def test_a_session_that_gets_idle_makes_room_for_who_waits(worker: Worker,
         with anyio.fail_after(SETTINGS.queue_s / 5):
             while len(backend.made) < 2:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
+
+
+async def test_a_set_up_that_is_given_up_leaves_no_sandbox(backend: Backend) -> None:
+    """Cancelled while its snapshot is taken, the first member's sandbox is killed; the others set up themselves."""
+    starts = Starts(backend, backend.start)
+
+    async def set_up(sandbox: Sandbox) -> None:
+        return
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(starts.get, "group", 3, Want(), set_up)
+        await backend.gate.reached.wait()
+        assert backend.alive == 1
+        tasks.cancel_scope.cancel()
+    assert backend.alive == 0
+    assert (await starts.get("group", 1, Want(), set_up)).alive
 
 
 async def test_every_end_of_a_turn_gives_its_seat_back(worker: Worker, backend: Backend) -> None:
