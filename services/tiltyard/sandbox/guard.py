@@ -143,11 +143,12 @@ class Guard:
         return sandbox
 
     async def start(self, want: Want) -> Sandbox:
-        """A sandbox from the pool, counted by the profile's breaker."""
+        """A sandbox from the pool, counted by the profile's breaker; a snapshot that has gone is nobody's failure."""
         try:
             sandbox = await self.pool.claim(want)
         except StartFailed:
-            self.count_backend(want.profile, 1.0)
+            if not want.snapshot:
+                self.count_backend(want.profile, 1.0)
             raise
         self.count_backend(want.profile, 0.0)
         return sandbox

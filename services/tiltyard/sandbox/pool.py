@@ -185,8 +185,9 @@ class Pool:
         try:
             sandbox = await self.backend.start(want)
         except StartFailed as error:
-            self.problem = str(error)
-            metrics.STARTS_FAILED.inc()
+            if not want.snapshot:
+                self.problem = str(error)
+                metrics.STARTS_FAILED.inc()
             raise
         self.problem = None
         metrics.START_SECONDS.observe(sandbox.start_s)

@@ -13,6 +13,7 @@ from support import build
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.sandbox.admission import Quota
 from tiltyard.sandbox.backend import Sandbox, StartFailed, Want
+from tiltyard.sandbox.guard import Guard
 from tiltyard.sandbox.null import NullBackend, NullSandbox
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.settings import SandboxSettings
@@ -152,6 +153,23 @@ async def test_a_set_up_that_is_given_up_leaves_no_sandbox(backend: Backend) -> 
         tasks.cancel_scope.cancel()
     assert backend.alive == 0
     assert (await starts.get("group", 1, Want(), set_up)).alive
+
+
+async def test_a_snapshot_that_has_gone_says_nothing_of_the_infrastructure(backend: Backend) -> None:
+    """Members whose group's snapshot was displaced set up themselves, and the profile's breaker stays closed."""
+    backend.gate.reached.set()
+    pool = Pool(backend, SETTINGS)
+    guard = Guard(SETTINGS, pool)
+    starts = Starts(backend, guard.start)
+
+    async def set_up(sandbox: Sandbox) -> None:
+        assert pool.problem is None
+
+    for _ in range(6):
+        assert (await starts.get("group", 9, Want(), set_up)).alive
+    assert guard.may_pull
+    assert guard.may_refill("python")
+    assert pool.problem is None
 
 
 async def test_every_end_of_a_turn_gives_its_seat_back(worker: Worker, backend: Backend) -> None:
