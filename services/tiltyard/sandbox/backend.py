@@ -26,6 +26,10 @@ class StartFailed(SandboxError):
     """No sandbox could be started; the infrastructure's fault."""
 
 
+class NotHere(StartFailed):
+    """This machine has no such profile, or not its image: it says nothing about the others."""
+
+
 class SandboxLost(SandboxError):
     """The sandbox is gone; the infrastructure's fault unless counters say otherwise."""
 

@@ -19,7 +19,7 @@ import anyio
 import structlog
 
 from . import docker_image, images, profiles
-from .backend import Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
+from .backend import NotHere, Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
 from .cgroups import Counters
 from .channel import Channel
 from .docker_api import Docker, DockerError
@@ -108,7 +108,7 @@ class DockerBackend:
             raise StartFailed("the Docker back-end has neither snapshots nor a way out; use gvisor")
         profile = self.profiles.get(want.profile)
         if profile is None:
-            raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
+            raise NotHere(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
         begun = time.monotonic()
         try:
             image = await self._image(profile)

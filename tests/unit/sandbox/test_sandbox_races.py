@@ -12,7 +12,7 @@ from support import build
 
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.sandbox.admission import Quota
-from tiltyard.sandbox.backend import Sandbox, StartFailed, Want
+from tiltyard.sandbox.backend import NotHere, Sandbox, StartFailed, Want
 from tiltyard.sandbox.guard import Guard
 from tiltyard.sandbox.null import NullBackend, NullSandbox
 from tiltyard.sandbox.pool import Pool
@@ -170,6 +170,26 @@ async def test_a_snapshot_that_has_gone_says_nothing_of_the_infrastructure(backe
     assert guard.may_pull
     assert guard.may_refill("python")
     assert pool.problem is None
+
+
+async def test_a_profile_that_is_not_here_stops_no_other(worker: Worker, backend: Backend) -> None:
+    """The first messages of a service may name a profile that it has not: those of other profiles are still pulled."""
+
+    async def start(want: Want) -> NullSandbox:
+        if want.profile != "python":
+            raise NotHere(f"no profile {want.profile!r}")
+        return await Backend.start(backend, want)
+
+    backend.start = start  # type: ignore[method-assign]
+    guard = worker.guard
+    for profile in ("nonsense", "nonsense", "geometry", "geometry"):
+        with pytest.raises(StartFailed):
+            await guard.start(Want(profile=profile))
+    assert not guard.may_refill("geometry")
+    assert guard.may_pull
+    for _ in range(2):
+        guard.count_backend("python", 1.0)
+    assert not guard.may_pull, "all that is here fails"
 
 
 async def test_every_end_of_a_turn_gives_its_seat_back(worker: Worker, backend: Backend) -> None:
