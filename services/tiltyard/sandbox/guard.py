@@ -230,8 +230,7 @@ class Guard:
             if breaker.state(self.clock()) is State.CLOSED or breaker.enter(self.clock()) is not Pass.TRIAL:
                 continue
             try:
-                sandbox = await self.pool.claim(Want(profile=profile))
-                await sandbox.kill()
+                await self.pool.trial(Want(profile=profile))
             except StartFailed:
                 self.count_backend(profile, 1.0, trial=True)
             else:
