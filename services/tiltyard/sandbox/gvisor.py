@@ -210,7 +210,10 @@ class GVisorBackend:
         """How to start a want, found out once."""
         if want not in self._plans:
             make = functools.partial(plans.make, self.settings, self.profiles, self._runsc(), self.instance.path, want)
-            self._plans[want] = await anyio.to_thread.run_sync(make)
+            try:
+                self._plans[want] = await anyio.to_thread.run_sync(make)
+            except OSError as error:
+                raise StartFailed(f"profile {want.profile!r}: {error}") from error
         return self._plans[want]
 
     # ------------------------------------------------------------ snapshots

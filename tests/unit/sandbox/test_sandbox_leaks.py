@@ -1,26 +1,37 @@
-"""What could not be removed is counted once, and for as long as it is there."""
+"""The gVisor back-end on the host's side, without gVisor: leaks are counted once, a full disk is a failed start."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tiltyard.sandbox import plans
+from tiltyard.sandbox.backend import StartFailed, Want
 from tiltyard.sandbox.cgroups import Tree
 from tiltyard.sandbox.gvisor import GVisorBackend
 from tiltyard.sandbox.instance import Instance
+from tiltyard.sandbox.plans import Plan
 from tiltyard.sandbox.settings import SandboxSettings
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_leak_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is looked for, what stays is one leak, and none once it is gone; a stray that goes is none."""
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[GVisorBackend]:
+    """One whose runsc is never started."""
     runsc = tmp_path / "runsc"
     runsc.write_text("#!/bin/sh\n")
     runsc.chmod(0o755)
     settings = SandboxSettings(runsc=str(runsc), home=str(tmp_path / "home"))
-    backend = GVisorBackend(settings, Tree({"memory": tmp_path / "groups"}, 2), Instance(tmp_path / "home", None))
+    made = GVisorBackend(settings, Tree({"memory": tmp_path / "groups"}, 2), Instance(tmp_path / "home", None))
+    yield made
+    made.instance.close()
+
+
+async def test_a_leak_is_counted_once(backend: GVisorBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is looked for, what stays is one leak, and none once it is gone; a stray that goes is none."""
     stuck, stray = backend.instance.path / "s1", backend.instance.path / "s2"
     stuck.mkdir()
     stray.mkdir()
@@ -32,4 +43,14 @@ async def test_a_leak_is_counted_once(tmp_path: Path, monkeypatch: pytest.Monkey
         assert backend.leaked == 1
     assert await backend.reconcile() == 1
     assert backend.leaked == 0
-    backend.instance.close()
+
+
+async def test_a_full_disk_is_a_start_that_fails(backend: GVisorBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the bundle of a new kind can't be written the start fails by name, which neither pool nor claim dies of."""
+
+    def full(*_: object) -> Plan:
+        raise OSError(28, "No space left on device", "bundle-1")
+
+    monkeypatch.setattr(plans, "make", full)
+    with pytest.raises(StartFailed, match="No space left"):
+        await backend.start(Want())
