@@ -140,6 +140,10 @@ class Admission:
             raise Busy(self.full(owner) or "rate", self.queue_s / 2, f"no sandbox for {owner} within {patience:g} s")
         self._take(owner)
 
+    def kept_waiting(self) -> list[Owner]:
+        """Those who wait since a quota of theirs is full, each once."""
+        return [owner for owner in dict.fromkeys(self._waiting.values()) if self.full(owner)]
+
     def release(self, owner: Owner) -> None:
         """One of the owner's sandboxes has gone."""
         for key in (("tenant", owner.tenant), ("domain", owner.domain)):

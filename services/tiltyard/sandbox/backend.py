@@ -8,9 +8,11 @@ is gone. Left out: pools, sessions and messages.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Protocol
 
+import anyio
 import msgspec
 
 from tiltyard_proto.messages import Command, Execution
@@ -22,6 +24,10 @@ class SandboxError(Exception):
 
 class StartFailed(SandboxError):
     """No sandbox could be started; the infrastructure's fault."""
+
+
+class NotHere(StartFailed):
+    """This machine has no such profile, or not its image: it says nothing about the others."""
 
 
 class SandboxLost(SandboxError):
@@ -214,6 +220,17 @@ class Backend(Protocol):
     async def close(self) -> None:
         """Kill what is left and remove the back-end's own traces."""
         ...
+
+
+@asynccontextmanager
+async def killed_on_failure(sandbox: Sandbox) -> AsyncIterator[None]:
+    """Whatever goes wrong inside, a cancellation included, the sandbox is killed: nobody else knows of it yet."""
+    try:
+        yield
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await sandbox.kill()
+        raise
 
 
 def check_path(path: str) -> bytes:

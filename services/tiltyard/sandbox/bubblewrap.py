@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from . import images, profiles
-from .backend import Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
+from .backend import NotHere, Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
 from .cell import GVisorCell
 from .cgroups import CgroupError, Limits, Tree
 from .channel import Channel, connect
@@ -73,7 +73,7 @@ class BubblewrapBackend:
             raise StartFailed("bubblewrap has neither snapshots nor a way out; use gvisor")
         profile = self.profiles.get(want.profile)
         if profile is None:
-            raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
+            raise NotHere(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
         begun = time.monotonic()
         argv, variables = await anyio.to_thread.run_sync(self._program, want, profile)
         cell = self._cell(want, profile)

@@ -20,6 +20,8 @@ from anyio.abc import SocketStream
 
 from tiltyard_proto.messages import Command, Execution
 
+from .backend import SandboxError
+
 SOCKET = "control"
 MOST = 64 << 20
 """Largest frame."""
@@ -156,7 +158,7 @@ async def _one(stream: SocketStream, handler: Handler) -> None:
             with anyio.fail_after(ANSWER_S):
                 request = msgspec.msgpack.decode(await _read(stream), type=List | Exec | Reap)
             answer = await handler(request)
-        except (ControlError, ValueError, TimeoutError) as error:
+        except (ControlError, SandboxError, ValueError, TimeoutError) as error:
             answer = Failed(detail=str(error))
         except (anyio.EndOfStream, anyio.BrokenResourceError):
             return

@@ -19,7 +19,7 @@ import anyio
 import structlog
 
 from . import docker_image, images, profiles
-from .backend import Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
+from .backend import NotHere, Sandbox, SandboxLost, SnapshotFailed, StartFailed, Want
 from .cgroups import Counters
 from .channel import Channel
 from .docker_api import Docker, DockerError
@@ -84,6 +84,8 @@ class DockerBackend:
         self.home = images.home_of(settings)
         self.docker = Docker(settings.docker_socket)
         self.leaked = 0
+        self._stay: set[str] = set()
+        """Names of those that are leaked."""
         self.profiles = profiles.load(images.profile_folders(settings))
         self._live: dict[str, DockerCell] = {}
         self._images: dict[str, Image] = {}
@@ -108,7 +110,7 @@ class DockerBackend:
             raise StartFailed("the Docker back-end has neither snapshots nor a way out; use gvisor")
         profile = self.profiles.get(want.profile)
         if profile is None:
-            raise StartFailed(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
+            raise NotHere(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
         begun = time.monotonic()
         try:
             image = await self._image(profile)
@@ -149,7 +151,7 @@ class DockerBackend:
         async with self._preparing:
             if not self._prepared:
                 await self._check()
-                await self.reconcile()
+                await self._sweep()
                 self._prepared = True
             if profile.name not in self._images:
                 root = await anyio.to_thread.run_sync(images.find_image, self.settings, profile.name)
@@ -175,20 +177,37 @@ class DockerBackend:
     # ------------------------------------------------------------ clean-up
 
     async def reconcile(self) -> int:
-        """Remove containers of dead services that shared this home; how many there were."""
+        """Remove what has no owner; how many there were, none while the daemon can't be asked."""
+        try:
+            return await self._sweep()
+        except DockerError as error:
+            log.warning("docker_not_reconciled", why=str(error))
+            return 0
+
+    async def _sweep(self) -> int:
+        """Remove containers of dead services that shared this home, and those of our own that no sandbox has."""
         filters = json.dumps({"label": [f"{OWNER}={owner(self.home)}"]})
-        found = 0
+        found, there = 0, set[str]()
         for item in await self.docker.call("GET", "/containers/json", all="1", filters=filters):
-            instance = item["Labels"].get(INSTANCE, "")
-            if instance != self.instance.id and not is_alive(self.home, instance):
+            if self._is_stray(item):
                 found += 1
-                await self.remove(item["Id"])
+                if await self.remove(item["Id"]):
+                    continue
+            there |= _names(item)
+        self._stay &= there
+        self.leaked = len(self._stay)
         for mark in (self.home / "run").glob(f"*/{MARK}"):
             if not is_alive(self.home, mark.parent.name):
                 await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, mark.parent, ignore_errors=True))
         if found:
             log.warning("swept_dead_sandboxes", count=found)
         return found
+
+    def _is_stray(self, item: dict[str, Any]) -> bool:
+        instance = item["Labels"].get(INSTANCE, "")
+        if instance != self.instance.id:
+            return not is_alive(self.home, instance)
+        return bool(_names(item)) and not _names(item) & self._live.keys()
 
     async def remove(self, name: str) -> bool:
         """Kill and remove a container; False when it stays."""
@@ -208,7 +227,9 @@ class DockerBackend:
     def forget(self, name: str, gone: bool) -> None:
         """Called by a cell that has been destroyed."""
         self._live.pop(name, None)
-        self.leaked += 0 if gone else 1
+        if not gone:
+            self._stay.add(name)
+        self.leaked = len(self._stay)
 
     async def snapshot(self, sandbox: Sandbox) -> str:
         """See `backend.Backend`."""
@@ -224,3 +245,8 @@ class DockerBackend:
                     tasks.start_soon(cell.destroy)
             await self.docker.close()
             await anyio.to_thread.run_sync(self.instance.close)
+
+
+def _names(item: dict[str, Any]) -> set[str]:
+    """Names of a container in the daemon's list, without the slash that it puts before them."""
+    return {str(name).lstrip("/") for name in item.get("Names") or ()}

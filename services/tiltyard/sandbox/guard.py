@@ -22,7 +22,7 @@ from tiltyard_proto.outcomes import Outcome
 
 from . import metrics
 from .admission import Admission, Busy, Owner, TooLate
-from .backend import Sandbox, StartFailed, Want
+from .backend import NotHere, Sandbox, StartFailed, Want
 from .breaker import WEIGHTS, Abuse, Breaker, Pass, Rules, State, tightened
 from .live import BUSY, GRADING, Live
 from .pool import Pool
@@ -78,6 +78,8 @@ class Guard:
         self.abuse = Abuse({"task": Rules(threshold=task, **shared), "group": Rules(threshold=group, **shared)})
         self.backend: dict[str, Breaker] = {}
         """By profile."""
+        self._not_here: set[str] = set()
+        """Profiles that this machine has not: their breakers say nothing about it."""
         self._trials: set[tuple[str, int]] = set()
         pool.may_refill = self.may_refill
 
@@ -143,11 +145,14 @@ class Guard:
         return sandbox
 
     async def start(self, want: Want) -> Sandbox:
-        """A sandbox from the pool, counted by the profile's breaker."""
+        """A sandbox from the pool, counted by the profile's breaker; a snapshot that has gone is nobody's failure."""
         try:
             sandbox = await self.pool.claim(want)
-        except StartFailed:
-            self.count_backend(want.profile, 1.0)
+        except StartFailed as error:
+            if isinstance(error, NotHere):
+                self._not_here.add(want.profile)
+            if not want.snapshot:
+                self.count_backend(want.profile, 1.0)
             raise
         self.count_backend(want.profile, 0.0)
         return sandbox
@@ -162,6 +167,12 @@ class Guard:
             metrics.KILLED.labels("quota").inc()
             await entry.sandbox.kill()
             self.live.prune()
+
+    async def idle(self, sandbox: Sandbox) -> None:
+        """It waits for its rollout's next turn from now on; where somebody waits for room, the oldest session goes."""
+        self.live.rest(sandbox.id)
+        for owner in self.admission.kept_waiting():
+            await self._make_room(owner)
 
     # ------------------------------------------------------------ an execution
 
@@ -210,8 +221,8 @@ class Guard:
     @property
     def may_pull(self) -> bool:
         """Is there a profile that can be started? Without one no message is taken from the bus."""
-        now = self.clock()
-        return not self.backend or any(breaker.state(now) is State.CLOSED for breaker in self.backend.values())
+        here = [profile for profile in self.backend if profile not in self._not_here]
+        return not here or any(self.may_refill(profile) for profile in here)
 
     async def probe(self) -> None:
         """Try one start of each profile whose time for a trial has come."""
@@ -219,11 +230,11 @@ class Guard:
             if breaker.state(self.clock()) is State.CLOSED or breaker.enter(self.clock()) is not Pass.TRIAL:
                 continue
             try:
-                sandbox = await self.pool.claim(Want(profile=profile))
-                await sandbox.kill()
+                await self.pool.trial(Want(profile=profile))
             except StartFailed:
                 self.count_backend(profile, 1.0, trial=True)
             else:
+                self._not_here.discard(profile)
                 self.count_backend(profile, 0.0, trial=True)
 
     async def serve(self, every_s: float = 0.5) -> None:

@@ -47,6 +47,8 @@ class GVisorBackend:
         self.runsc = images.find_runsc(settings)
         self.platform: str = settings.platform
         self.leaked = 0
+        self._stay: set[str] = set()
+        """Names of those that are leaked: the same one is counted once, and no more when it could be removed."""
         self.traces: bool | None = None if settings.count_forks else False
         """Does runsc tell of forks? None: not known yet."""
         self.profiles = profiles.load(images.profile_folders(settings))
@@ -208,7 +210,10 @@ class GVisorBackend:
         """How to start a want, found out once."""
         if want not in self._plans:
             make = functools.partial(plans.make, self.settings, self.profiles, self._runsc(), self.instance.path, want)
-            self._plans[want] = await anyio.to_thread.run_sync(make)
+            try:
+                self._plans[want] = await anyio.to_thread.run_sync(make)
+            except OSError as error:
+                raise StartFailed(f"profile {want.profile!r}: {error}") from error
         return self._plans[want]
 
     # ------------------------------------------------------------ snapshots
@@ -257,15 +262,18 @@ class GVisorBackend:
         """Called by a cell that has been destroyed."""
         self._live.pop(name, None)
         if not gone:
-            self.leaked += 1
+            self._stay.add(name)
+            self.leaked = len(self._stay)
             log.error("sandbox_leaked", sandbox=name, instance=self.instance.id)
 
     async def reconcile(self) -> int:
         """Remove what belongs to no live sandbox; how many had something left. What stays is counted as leaked."""
         await anyio.to_thread.run_sync(reap_adopted)
+        known = set(self._stay)
         found, stay = await anyio.to_thread.run_sync(self.instance.reconcile, lambda: set(self._live))
-        self.leaked += stay
-        return found
+        self._stay = stay | (self._stay - known)
+        self.leaked = len(self._stay)
+        return len(found - (known & stay))
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):

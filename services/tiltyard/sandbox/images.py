@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 
 from . import profiles
-from .backend import StartFailed
+from .backend import NotHere, StartFailed
 from .guest import enter
 from .imagestore import Store
 from .settings import SandboxSettings
@@ -40,7 +40,7 @@ def find_image(settings: SandboxSettings, profile: str) -> Path:
     named = settings.image.get(profile)
     if named:
         if not Path(named).is_dir():
-            raise StartFailed(f"no image for profile {profile!r} at {named} (sandbox.image); {_mend(profile)}")
+            raise NotHere(f"no image for profile {profile!r} at {named} (sandbox.image); {_mend(profile)}")
         return Path(named)
     try:
         wanted = profiles.digest(profiles.find(profile, profile_folders(settings)))
@@ -49,7 +49,7 @@ def find_image(settings: SandboxSettings, profile: str) -> Path:
     store = Store(home_of(settings))
     found = store.found(profile, wanted)
     if found is None or not _in_use(store, found):
-        raise StartFailed(f"no image for profile {profile!r} in {store.path}; {_mend(profile)}")
+        raise NotHere(f"no image for profile {profile!r} in {store.path}; {_mend(profile)}")
     return found
 
 

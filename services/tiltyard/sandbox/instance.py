@@ -37,23 +37,24 @@ class Instance:
     def group_name(self, sandbox: str) -> str:
         return f"{GROUP}/{self.id}/{sandbox}"
 
-    def reconcile(self, live: Callable[[], set[str]]) -> tuple[int, int]:
-        """Remove what belongs to none of the sandboxes of `live`: how many were found, how many of them stay.
+    def reconcile(self, live: Callable[[], set[str]]) -> tuple[set[str], set[str]]:
+        """Remove what belongs to none of the sandboxes of `live`: names of what was found, and of what stays.
 
         `live` is asked after the traces were listed, so that one which is just being made is never taken for a stray.
         """
         prefix = f"{GROUP}/{self.id}"
         groups = set(self.tree.names(prefix)) if self.tree is not None else set()
         found = groups | {path.name for path in self.path.glob("s[0-9]*")}
-        strays, stay = 0, 0
-        for name in sorted(found - live()):
+        strays = found - live()
+        stay: set[str] = set()
+        for name in sorted(strays):
             path = self.path / name
             gone = True
             if self.tree is not None and name in groups:
                 gone = self.tree.group(f"{prefix}/{name}").destroy()
             shutil.rmtree(path, ignore_errors=True)
-            strays += 1
-            stay += not gone or path.exists()
+            if not gone or path.exists():
+                stay.add(name)
         return strays, stay
 
     def close(self) -> None:

@@ -59,10 +59,16 @@ class Live:
             entry.state, entry.used, entry.lease = state, self.clock(), self.clock() + lease_s
 
     def end(self, sandbox_id: str) -> None:
-        """Nothing runs in it any more; it is a session's, until it is killed."""
+        """Nothing runs in it any more; it is still in use, since its files are to be fetched."""
         entry = self._entries.get(sandbox_id)
         if entry is not None:
-            entry.state, entry.used, entry.lease = SESSION, self.clock(), 0.0
+            entry.used, entry.lease = self.clock(), 0.0
+
+    def rest(self, sandbox_id: str) -> None:
+        """It waits for its rollout's next turn, and may be ended for want of room."""
+        entry = self._entries.get(sandbox_id)
+        if entry is not None and not entry.lease:
+            entry.state, entry.used = SESSION, self.clock()
 
     def prune(self) -> None:
         """Let those go that are gone."""

@@ -149,7 +149,18 @@ class Pool:
         for name in {shelf.want.profile for shelf in shelves}:
             metrics.POOL_TARGET.labels(name).set(sum(one.target for one in shelves if one.want.profile == name))
 
+    async def trial(self, want: Want) -> None:
+        """Start one, whatever is ready, and end it; StartFailed when that doesn't work."""
+        async with self._starts:
+            sandbox = await self._start(want, None)
+        await sandbox.kill()
+
     async def _shrink(self, shelf: Shelf) -> None:
+        """Kill what is too much, and remove what died waiting, so that it is replaced before it is claimed."""
+        while dead := next((one for one in shelf.idle if not one.alive), None):
+            shelf.idle.remove(dead)
+            self._notify(shelf.want.profile)
+            await dead.kill()
         while len(shelf.idle) > shelf.target:
             sandbox = shelf.idle.pop()
             self._notify(shelf.want.profile)
@@ -162,7 +173,7 @@ class Pool:
 
     async def drain(self) -> None:
         """Kill the idle sandboxes."""
-        for shelf in self.shelves.values():
+        for shelf in list(self.shelves.values()):
             while shelf.idle:
                 await shelf.idle.popleft().kill()
             metrics.READY.labels(shelf.want.profile).set(0)
@@ -185,8 +196,9 @@ class Pool:
         try:
             sandbox = await self.backend.start(want)
         except StartFailed as error:
-            self.problem = str(error)
-            metrics.STARTS_FAILED.inc()
+            if not want.snapshot:
+                self.problem = str(error)
+                metrics.STARTS_FAILED.inc()
             raise
         self.problem = None
         metrics.START_SECONDS.observe(sandbox.start_s)

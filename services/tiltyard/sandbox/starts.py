@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from . import metrics
-from .backend import Backend, Sandbox, SandboxError, StartFailed, Want
+from .backend import Backend, Sandbox, SandboxError, StartFailed, Want, killed_on_failure
 
 log = structlog.get_logger()
 GROUPS = 64
@@ -52,7 +52,8 @@ class Starts:
             except StartFailed as error:
                 log.warning("group_start_lost", group=group, why=str(error))
             else:
-                await self._used(group, start)
+                async with killed_on_failure(sandbox):
+                    await self._used(group, start)
                 metrics.GROUP_STARTS.labels("snapshot").inc()
                 return sandbox
         return await self._own(want, set_up)
@@ -61,16 +62,13 @@ class Starts:
         start = self._kept[group] = Start(done=anyio.Event(), left=size - 1)
         try:
             sandbox = await self._own(want, set_up)
-            if size < 2:
+            if size > 1:
+                async with killed_on_failure(sandbox):
+                    start.snapshot = await self._snapshot(group, sandbox)
+            if sandbox.alive:
                 return sandbox
-            try:
-                start.snapshot = await self.backend.snapshot(sandbox)
-            except SandboxError as error:
-                log.info("group_start_not_shared", group=group, why=str(error))
-                if not sandbox.alive:
-                    await sandbox.kill()
-                    sandbox = await self._own(want, set_up)
-            return sandbox
+            await sandbox.kill()
+            return await self._own(want, set_up)
         finally:
             if not start.snapshot:
                 self._kept.pop(group, None)
@@ -78,14 +76,18 @@ class Starts:
             with anyio.CancelScope(shield=True):
                 await self._trim()
 
+    async def _snapshot(self, group: str, sandbox: Sandbox) -> str:
+        """Id of a snapshot, empty where none can be had; the sandbox may be gone then."""
+        try:
+            return await self.backend.snapshot(sandbox)
+        except SandboxError as error:
+            log.info("group_start_not_shared", group=group, why=str(error))
+            return ""
+
     async def _own(self, want: Want, set_up: SetUp) -> Sandbox:
         sandbox = await self.claim(want)
-        try:
+        async with killed_on_failure(sandbox):
             await set_up(sandbox)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await sandbox.kill()
-            raise
         metrics.GROUP_STARTS.labels("set_up").inc()
         return sandbox
 

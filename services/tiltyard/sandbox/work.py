@@ -8,8 +8,7 @@ Left out: the bus (`app`), decisions (`handler`).
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import anyio
@@ -30,6 +29,7 @@ from .backend import (
     Want,
     WorkspaceFull,
     WorkspaceTooLarge,
+    killed_on_failure,
 )
 from .cache import Result, ResultCache, key_of
 from .egress import rules
@@ -111,6 +111,7 @@ class Worker:
             if handler.goes_on(rollout, hop) and claimed.sandbox.alive and workspace is not None:
                 await self.sessions.keep(key, claimed.sandbox, done + 1, self.clock())
                 kept = True
+                await self.guard.idle(claimed.sandbox)
             return hop
         finally:
             if not kept:
@@ -142,7 +143,7 @@ class Worker:
             claimed = await self._fresh(
                 rollout, environment.profile, command, plan.workspace, plan.files, egress=egress
             )
-        async with _killed_on_failure(claimed.sandbox):
+        async with killed_on_failure(claimed.sandbox):
             for turn in plan.replay:
                 await self._replay(claimed, turn)
         return msgspec.structs.replace(claimed, claim_s=time.monotonic() - begun)
@@ -293,7 +294,7 @@ class Worker:
                 continue
             except Refused as error:
                 raise Infrastructure(error.outcome, error.detail) from error
-            async with _killed_on_failure(sandbox):
+            async with killed_on_failure(sandbox):
                 try:
                     if archive:
                         await sandbox.restore(archive, user=owner)
@@ -320,16 +321,6 @@ class Worker:
         with metrics.BUSY.track_inprogress():
             execution = await self.guard.run(rollout, claimed.sandbox, command, grading=grading)
         return msgspec.structs.replace(execution, claim_s=claimed.claim_s)
-
-
-@asynccontextmanager
-async def _killed_on_failure(sandbox: Sandbox) -> AsyncIterator[None]:
-    try:
-        yield
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await sandbox.kill()
-        raise
 
 
 def _count(work: str, execution: Execution) -> None:

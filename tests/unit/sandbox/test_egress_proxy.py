@@ -115,6 +115,13 @@ async def test_plain_http_is_rewritten() -> None:
         (b"CONNECT  HTTP/1.1\r\n\r\n", b"403", b"not a"),
         (b"\x16\x03\x01\x00\r\n\r\n", b"403", b"not a request"),
         (b"GET http://[::1 HTTP/1.1\r\n\r\n", b"403", b"not a"),
+        (b"GET http://good.example/ HTTP/1.1\r\nHost : evil.example\r\n\r\n", b"403", b"not a request"),
+        (b"GET http://good.example/ HTTP/1.1\r\nAccept: a\r\n Host: evil.example\r\n\r\n", b"403", b"not a request"),
+        (b"GET http://good.example/ HTTP/1.1\r\n\x00Host: evil.example\r\n\r\n", b"403", b"not a request"),
+        (b"GET http://good.example/ HTTP/1.1\r\nno colon\r\n\r\n", b"403", b"not a request"),
+        (b"GET\t/x\tHTTP/1.0\nHost:evil.example\nX:y http://good.example/ HTTP/1.1\r\n\r\n", b"403", b"not a request"),
+        (b"GET http://good.example/\x0bx HTTP/1.1\r\n\r\n", b"403", b"not a request"),
+        (b"GET http://good.example/ HTTP/1.1\nHost:evil.example\r\n\r\n", b"403", b"not a request"),
         (b"x" * 70000, b"403", b"too large"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from tiltyard.sandbox import docker as docker_module
+from tiltyard.sandbox import housekeeping
 from tiltyard.sandbox.backend import SandboxLost, StartFailed, Want
 from tiltyard.sandbox.docker import DockerBackend
 from tiltyard.sandbox.docker_api import Docker, DockerError
@@ -220,3 +221,27 @@ def test_an_instance_is_alive_as_long_as_its_lock(tmp_path: Path) -> None:
     assert not is_alive(tmp_path, "../../etc")
     instance.close()
     assert not is_alive(tmp_path, instance.id)
+
+
+async def test_a_daemon_that_is_away_ends_nothing(tmp_path: Path) -> None:
+    """Looking for remains goes on when the daemon is back; what could not be removed is removed then, and no leak."""
+    settings = SandboxSettings(backend="docker", docker_socket=str(tmp_path / "s"), home=str(tmp_path / "home"))
+    removed: list[str] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.method == "DELETE":
+            removed.append(request.path.rpartition("/")[2])
+            return web.Response(status=204)
+        labels = {INSTANCE: backend.instance.id}
+        return web.json_response([{"Id": name, "Names": [f"/{name}"], "Labels": labels} for name in ("left", "alive")])
+
+    async with daemon(tmp_path / "s", handler):
+        backend = DockerBackend.open(settings)
+    assert await housekeeping.reconcile_once(backend) == 0
+    backend._live["alive"] = docker_module.DockerCell(backend, "alive", 1 << 20)
+    backend.forget("left", gone=False)
+    assert backend.leaked == 1
+    async with daemon(tmp_path / "s", handler):
+        assert await backend.reconcile() == 1
+        assert (removed, backend.leaked) == (["left"], 0)
+        await backend.close()

@@ -10,6 +10,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from tiltyard.sandbox.backend import Want
+from tiltyard.sandbox.guard import Guard
 from tiltyard.sandbox.null import NullBackend, NullSandbox
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.settings import SandboxSettings
@@ -146,3 +147,57 @@ async def test_a_breaker_stops_refills(tasks: TaskGroup) -> None:
     pool.may_refill = lambda profile: True
     await until(lambda: len(pool.shelves[Want()].idle) >= 2)
     stop.set()
+
+
+async def test_what_died_waiting_is_replaced(tasks: TaskGroup) -> None:
+    """A sandbox that dies in the pool is removed and another one is started, before anybody claims it."""
+    backend, stop = Counting(), anyio.Event()
+    pool = Pool(backend, SETTINGS)
+    tasks.start_soon(pool.serve, stop)
+    shelf = pool.shelves[Want()]
+    await until(lambda: len(shelf.idle) == 2)
+    dead = list(shelf.idle)
+    for sandbox in dead:
+        await sandbox.kill()
+    await until(lambda: len(shelf.idle) == 2 and not any(sandbox in dead for sandbox in shelf.idle))
+    stop.set()
+
+
+async def test_claims_go_on_while_the_pools_are_emptied() -> None:
+    """What still runs when the service stops may claim a kind that nobody has claimed before."""
+    backend = Counting()
+    pool = Pool(backend, SETTINGS)
+    slow, emptying = anyio.Event(), anyio.Event()
+
+    class Slow(NullSandbox):
+        async def kill(self) -> None:
+            emptying.set()
+            await slow.wait()
+            await super().kill()
+
+    sandbox = Slow("slow", "python", SETTINGS)
+    pool.shelves[Want()].idle.append(sandbox)
+    async with anyio.create_task_group() as group:
+        group.start_soon(pool.drain)
+        await emptying.wait()
+        await pool.claim(Want(profile="shell"))
+        slow.set()
+    assert not sandbox.alive
+
+
+async def test_a_trial_is_a_start() -> None:
+    """One that is ready says nothing of whether another can be started: a trial starts one, and takes none away."""
+    backend = Counting()
+    pool = Pool(backend, SETTINGS)
+    guard = Guard(SETTINGS, pool, clock=(clock := Time()))
+    clock.now = 1.0
+    ready = NullSandbox("ready", "python", SETTINGS)
+    pool.shelves[Want()].idle.append(ready)
+    for _ in range(2):
+        guard.count_backend("python", 1.0)
+    assert not guard.may_pull
+    clock.now = 10.0
+    await guard.probe()
+    assert guard.may_pull
+    assert ready.alive
+    assert [sandbox.alive for sandbox in backend.made] == [False]

@@ -9,6 +9,7 @@ connection.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
@@ -27,6 +28,11 @@ CONNECT_S = 10.0
 IDLE_S = 60.0
 CHUNK = 64 << 10
 NOT_PASSED = (b"host:", b"proxy-", b"connection:", b"keep-alive:", b"te:", b"upgrade:")
+TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+FIRST = re.compile(TOKEN + rb" [^\x00-\x20\x7f]+ HTTP/1\.[01]")
+FIELD = re.compile(TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*")
+"""RFC 9112's, without what lenient hosts read otherwise than a judge: a blank before the colon, a line that goes on in
+the next, an end of line without a carriage return. Else a second Host could get past the one that was judged."""
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 
 log = structlog.get_logger()
@@ -186,14 +192,10 @@ async def _head(client: anyio.abc.SocketStream) -> tuple[bytes, bytes]:
 def _parsed(head: bytes) -> tuple[str, str, list[bytes]]:
     """Method, target and header lines."""
     first, *fields = head.split(b"\r\n")
-    words = first.decode("latin-1").split(" ")
-    if (
-        len(words) != 3
-        or not words[2].startswith("HTTP/1.")
-        or any(b"\n" in field or b"\r" in field for field in fields)
-    ):
+    if not FIRST.fullmatch(first) or not all(FIELD.fullmatch(field) for field in fields):
         raise Refused("request", "not a request that a proxy understands")
-    return words[0], words[1], fields
+    method, target, _ = first.decode("latin-1").split(" ")
+    return method, target, fields
 
 
 def _authority(text: str, default: int | None) -> tuple[str, int]:

@@ -2,10 +2,10 @@
 
 It is an interactive bash without a terminal, since that survives errors and comes back to its next line after an
 interrupt. A command is one `eval` on its stdin; the status comes back on a descriptor that the command doesn't have,
-after a word that nobody can guess. A command that has the shell itself end (`exit`) ends like a program; the next one
-gets a new shell, and files stay. Invariant: whatever is run, the agent waits no longer than the command's wall limit
-and the ladder after it: interrupt, kill what the shell started, kill the shell. Left out: stdin of commands, job
-control.
+after a word that nobody can guess, by builtins, whatever functions and aliases of these names a command has made. A
+command that has the shell itself end (`exit`) ends like a program; the next one gets a new shell, and files stay.
+Invariant: whatever is run, the agent waits no longer than the command's wall limit and the ladder after it: interrupt,
+kill what the shell started, kill the shell. Left out: stdin of commands, job control.
 """
 
 import os
@@ -121,10 +121,10 @@ class ShellCommand(Child):
     def __init__(self, shell: Shell, request: "dict[str, Any]") -> None:
         self.shell = shell
         self.word = os.urandom(8).hex().encode()
-        text = b"eval " + quoted(os.fsencode(request["argv"][-1])) + b" </dev/null %d>&-\n" % STATUS_FD
-        text += b"echo %s $? >&%d; PS1= PS2= PROMPT_COMMAND=\n" % (self.word, STATUS_FD)
+        text = b"\\builtin eval " + quoted(os.fsencode(request["argv"][-1])) + b" </dev/null %d>&-\n" % STATUS_FD
+        text += b"\\builtin echo %s $? >&%d; PS1= PS2= PROMPT_COMMAND=\n" % (self.word, STATUS_FD)
         if request["cwd"]:
-            text = b"cd -- " + quoted(os.fsencode(request["cwd"])) + b"\n" + text
+            text = b"\\builtin cd -- " + quoted(os.fsencode(request["cwd"])) + b"\n" + text
         self.cpu_before = cpu_us(shell.child.pid)
         outputs = (shell.child.streams[0].fd, shell.child.streams[1].fd)
         super().__init__({**request, "stdin": text}, shell.table, shell.child.pid, shell.child.stdin, outputs)
