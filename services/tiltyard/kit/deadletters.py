@@ -89,13 +89,14 @@ async def follow_checked(bus: Bus, stage: Stage[M], reader: str, after: int = 0)
         try:
             message = await bus.receive(stage, delivery)
         except BlobMissing as error:
-            await _report(bus, stage, delivery, Reject("blob", str(error)), reader)
+            await report(bus, stage, delivery, Reject("blob", str(error)), reader)
         except Reject as error:
-            await _report(bus, stage, delivery, error, reader)
+            await report(bus, stage, delivery, error, reader)
         yield Followed(delivery.sequence, message, delivery.pending)
 
 
-async def _report(bus: Bus, stage: Stage[Any], delivery: Delivery, error: Reject, reader: str) -> None:
+async def report(bus: Bus, stage: Stage[Any], delivery: Delivery, error: Reject, reader: str) -> None:
+    """Store the letter of a delivery that `reader` can't work on, once."""
     letter = letter_of(stage, delivery, error, reader)
     if await bus.publish(topology.DLQ, letter):
         metrics.DEAD_LETTERS.labels(letter.stage, letter.reason).inc()

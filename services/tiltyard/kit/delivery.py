@@ -60,7 +60,7 @@ class Delivery(msgspec.Struct, gc=False):
 
     @property
     def subject(self) -> str:
-        return self.raw_subject.decode()
+        return self.raw_subject.decode(errors="replace")  # a server takes any bytes
 
     @property
     def headers(self) -> dict[str, str]:

@@ -36,6 +36,7 @@ from .frames import parse_headers
 from .jetstream import API
 from .provision import flow_config, flow_consumer
 from .pull import MAX_BYTES
+from .strangers import Strangers, is_stranger
 from .wire import NotConnected
 
 log = structlog.get_logger()
@@ -85,6 +86,7 @@ class FlowSource:
         self._wanted: deque[str] = deque()
         """Flows whose consumer is to be made."""
         self._make = asyncio.Event()
+        self._strangers = Strangers(bus, stage)
         self._buffer: deque[Delivery] = deque()
         self._pulls: dict[bytes, Pull] = {}
         self._coming = 0
@@ -103,7 +105,7 @@ class FlowSource:
     async def _keep(self) -> None:
         with self._upkeep:
             async with anyio.create_task_group() as tasks:
-                for job in (self._index, self._make_consumers, self._look_after):
+                for job in (self._index, self._make_consumers, self._look_after, self._strangers.run):
                     tasks.start_soon(job)
 
     def may_be_done(self, delivery: Delivery) -> bool:
@@ -234,6 +236,9 @@ class FlowSource:
             token = self._token(delivery.subject)
             flow = self._flows.get(token)
             if flow is None:
+                if is_stranger(token):
+                    self._strangers.add(delivery.sequence)
+                    continue
                 self._flows[token] = Flow(token)
                 self._wanted.append(token)
                 self._make.set()
@@ -248,14 +253,13 @@ class FlowSource:
             await self._make.wait()
             self._make.clear()
             while self._wanted:
-                token = self._wanted[0]
+                token = self._wanted.popleft()
                 try:
                     await self._create(self._flows[token])
                 except BusError as error:
                     log.warning("flow_waits", flow=token, error=str(error))
+                    self._wanted.append(token)  # behind the others, which may fare better
                     await anyio.sleep(0.3)
-                    continue
-                self._wanted.popleft()
 
     async def _create(self, flow: Flow) -> None:
         config = flow_config(self._stage, flow.token, flow.floor)
