@@ -31,7 +31,7 @@ from .intake import CLAIM as CLAIM
 from .intake import SCHEMA as SCHEMA
 from .intake import Reject
 from .jetstream import JetStream, Stored
-from .pull import Puller
+from .pull import Ordered
 from .wire import NotConnected, WireClient
 
 INLINE_LIMIT = 64 << 10
@@ -287,7 +287,8 @@ class Bus:
     async def follow_raw(
         self, stream: str, subjects: str, after: int = 0, *, headers_only: bool = False
     ) -> AsyncGenerator[Delivery, None]:
-        """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost.
+        """Deliveries of a stream in order, from the position after `after`; the consumer is remade when it is lost, or
+        something that it sent.
 
         With `headers_only` the bodies are left empty. StreamLost when the stream ends before `after`.
         """
@@ -302,7 +303,10 @@ class Bus:
             try:
                 while True:
                     delivery = puller.take(256) or await puller.next(256)
-                    if delivery is not None and delivery.sequence > after:
+                    if delivery is None:
+                        continue
+                    puller.check(delivery)
+                    if delivery.sequence > after:
                         after = delivery.sequence
                         yield delivery
             except (BusUnavailable, NotFound) as error:
@@ -322,7 +326,7 @@ class Bus:
                 "acknowledged, or serves another store; restore the store, or begin a run of another name"
             )
 
-    async def _ordered(self, stream: str, subjects: str, after: int, headers_only: bool) -> Puller:
+    async def _ordered(self, stream: str, subjects: str, after: int, headers_only: bool) -> Ordered:
         config = {
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": after + 1,
@@ -334,6 +338,6 @@ class Bus:
             "headers_only": headers_only,
         }
         answer = await self.js.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
-        puller = Puller(self.js, stream, answer["name"])
+        puller = Ordered(self.js, stream, answer["name"])
         await puller.start()
         return puller

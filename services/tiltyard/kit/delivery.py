@@ -24,6 +24,8 @@ class Told(msgspec.Struct, frozen=True, gc=False):
     stored: float
     """When the stream took it, seconds since the epoch."""
     pending: int = 0
+    place: int = 0
+    """Which of its consumer's deliveries this is, from 1; 0 when that is not known."""
 
 
 def parse_told(reply: bytes) -> Told:
@@ -35,8 +37,8 @@ def parse_told(reply: bytes) -> Told:
     parts = reply.decode(errors="replace").split(".")
     offset = 2 if len(parts) == 9 else 4
     try:
-        stream, consumer, deliveries, sequence, _cseq, ns, pending = parts[offset : offset + 7]
-        return Told(stream, consumer, int(deliveries), int(sequence), int(ns) / 1e9, int(pending))
+        stream, consumer, deliveries, sequence, place, ns, pending = parts[offset : offset + 7]
+        return Told(stream, consumer, int(deliveries), int(sequence), int(ns) / 1e9, int(pending), int(place))
     except ValueError:
         log.error("delivery_unreadable", reply=reply)
         return Told("", "", deliveries=1, sequence=0, stored=0.0)

@@ -4,7 +4,8 @@ Invariants: never more messages in hand and on their way than slots were free wh
 still deliver); every pull has a byte limit and a heartbeat; a pull whose heartbeat stays away, or that a reconnect cut
 off, is asked again at once. Waiting ends at once when the caller is cancelled, and no message is lost by that.
 Stopping removes the interest first, so that the server forgets the pulls and nothing is left waiting for its lease to
-end. Left out: choosing between consumers (`fair`).
+end. What a consumer sends without expecting an answer is never sent again, so `Ordered` says when something is missing.
+Left out: choosing between consumers (`fair`).
 """
 
 from __future__ import annotations
@@ -186,3 +187,30 @@ class Puller:
         left = list(self._buffer)
         self._buffer.clear()
         return left
+
+
+class Ordered(Puller):
+    """Messages of a consumer that nobody answers. It never sends again what was on its way when a connection broke,
+    here or between two servers: then BusUnavailable, and a new consumer must begin after the last message."""
+
+    def __init__(self, js: JetStream, stream: str, consumer: str) -> None:
+        super().__init__(js, stream, consumer)
+        self._broken = False
+        """Was the connection lost? What is in hand came before that."""
+        self._place = 0
+
+    def _on_lost(self) -> None:
+        self._broken = True
+        super()._on_lost()
+
+    async def next(self, free: int) -> Delivery | None:
+        if self._broken and not self._buffer:
+            raise BusUnavailable("the connection was lost meanwhile, and perhaps what was on its way")
+        return await super().next(free)
+
+    def check(self, delivery: Delivery) -> None:
+        """BusUnavailable unless `delivery` is the one that comes after the last that was checked."""
+        if place := delivery.told.place:
+            self._place += 1
+            if place != self._place:
+                raise BusUnavailable(f"delivery {place} came as the {self._place}th: something was lost on its way")
