@@ -77,7 +77,7 @@ KEPT: tuple[Access, ...] = (
     Access("aggregator", GROUPS_BUCKET, write=True, follow=True),
     Access("gateway", WEIGHTS_BUCKET),
     Access("sandbox", WEIGHTS_BUCKET),
-    *(Access(user, ATTEMPTS_BUCKET, write=True) for user in WORKERS),
+    *(Access(user, ATTEMPTS_BUCKET, write=True, list=True) for user in WORKERS),
     *(Access(user, PAUSES_BUCKET, write=True, follow=True) for user in WORKERS),
     Access("sampler", PAUSES_BUCKET, list=True, follow=True),
 )

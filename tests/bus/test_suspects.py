@@ -15,8 +15,10 @@ from support import build, letters
 from support.clusters import set_lease
 from support.services import stored
 
-from tiltyard.kit.bus import Bus, Out
+from tiltyard.kit import suspects
+from tiltyard.kit.bus import Bus, KeyValue, Out
 from tiltyard.kit.deadletters import Letters
+from tiltyard.kit.errors import BusUnavailable
 from tiltyard.kit.provision import durable
 from tiltyard.kit.pull import Delivery, Puller
 from tiltyard.kit.serve import Server, serve
@@ -151,6 +153,30 @@ async def test_a_suspect_has_the_worker_to_itself(bus: Bus) -> None:
     assert beside == [set(), set()]
     assert len(await stored(bus, VERIFY)) == 9
     assert await kept(bus, 1) == Past(deaths=1)
+
+
+async def test_an_outage_is_no_evidence(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that was handed back many times, as in a pause, and comes while its evidence can't be read is blamed
+    for nothing: it comes again, and is handled when the evidence can be read."""
+    await set_lease(bus, GENERATE, 0.2)
+    await bus.publish(GENERATE, build.rollout())
+    await deliver(bus, GENERATE.max_deliveries + 1)
+    monkeypatch.setattr(suspects, "PATIENCE_S", 0.05)
+    read, refused = KeyValue.read, 0
+
+    async def away(bucket: KeyValue, key: str, kind: Any) -> Any:
+        nonlocal refused
+        if bucket.bucket == topology.ATTEMPTS_BUCKET and refused < 2:
+            await anyio.sleep(0.06)
+            refused += 1
+            raise BusUnavailable("no leader")
+        return await read(bucket, key, kind)
+
+    monkeypatch.setattr(KeyValue, "read", away)
+    await letters.serve_all(bus, letters.take)
+    assert refused == 2
+    assert await Letters(bus).all() == []
+    assert len(await stored(bus, VERIFY)) == 1
 
 
 async def test_without_a_bucket_the_count_stands_for_the_evidence(bus: Bus) -> None:

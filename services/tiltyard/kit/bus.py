@@ -106,6 +106,14 @@ class KeyValue:
         """Write whatever is there; the revision."""
         return await self._js.publish(self.subject(key), value, {})
 
+    async def exists(self) -> bool:
+        """Is there such a bucket?"""
+        try:
+            await self._js.api(f"STREAM.INFO.{self.stream}")
+        except NotFound:
+            return False
+        return True
+
     async def keys(self) -> list[str]:
         """All keys of the bucket."""
         prefix = f"$KV.{self.bucket}."

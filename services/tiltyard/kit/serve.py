@@ -186,6 +186,9 @@ class Server(Generic[M]):
             self._nak(delivery, self.breaker.again_s())
             return "paused"
         past = await self._evidence.past(delivery) if may_be_done else NOTHING
+        if past is None:  # nobody is judged without evidence
+            self._nak(delivery, self.stage.retry_delay(1))
+            return "unread"
         if past.suspect:
             metrics.SUSPECTS.labels(self.stage.name).inc()
             log.warning("suspect", stage=self.stage.name, subject=delivery.subject, deaths=past.deaths)

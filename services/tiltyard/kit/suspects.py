@@ -9,8 +9,9 @@ nothing else in hand, so a worker that dies then died of it, and after `Stage.de
 letter.
 
 Invariants: a first delivery costs nothing; what waits for the lane has no word standing, so it is never blamed; a
-process that finds its own word lives, so nobody has died; the evidence is best effort: a bus that is away delays it by
-a few seconds, then the server's count stands for it. Left out: what follows from a verdict of guilty (`serve`).
+process that finds its own word lives, so nobody has died; nobody is judged while the evidence is out of reach, since
+the server's count rises with each hand-back and each round of a pause: the message comes again. Where there is no
+bucket, the count stands for the evidence. Left out: what follows from a verdict of guilty (`serve`).
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class Evidence:
     def key(delivery: Delivery) -> str:
         return f"{delivery.stream}-{delivery.sequence}"
 
-    async def past(self, delivery: Delivery) -> Past:
-        """What is known of the message."""
+    async def past(self, delivery: Delivery) -> Past | None:
+        """What is known of the message; None when that can't be read now."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -100,12 +101,21 @@ class Evidence:
                 if time.monotonic() < deadline:
                     await anyio.sleep(0.1)
                     continue
-                return self._without(delivery, error)
+                return None if await self._is_there() else self._counted(delivery, error)
             except BusError as error:
-                return self._without(delivery, error)
+                return self._counted(delivery, error)
             return NOTHING if entry is None or entry[0] is None else entry[0].found_by(self._process)
 
-    def _without(self, delivery: Delivery, error: BusError) -> Past:
+    async def _is_there(self) -> bool:
+        """Is there a bucket, as far as one knows, though it does not answer?"""
+        try:
+            return await self._bucket.exists()
+        except BusUnavailable:
+            return True
+        except BusError:  # permissions older than this question
+            return False
+
+    def _counted(self, delivery: Delivery, error: BusError) -> Past:
         log.warning("no_evidence", stage=self._stage.name, subject=delivery.subject, error=str(error))
         return counted(delivery, self._stage.max_deliveries)
 
