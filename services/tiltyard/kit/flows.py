@@ -113,6 +113,10 @@ class FlowSource:
         flow = self._flows.get(self._token(delivery.subject))
         return delivery.deliveries > 1 or flow is None or delivery.stored < flow.created
 
+    def waiting(self) -> Iterable[Delivery]:
+        """Messages in hand that nobody has taken."""
+        return self._buffer
+
     def _token(self, subject: str) -> str:
         return subject[len(self._prefix) :].partition(".")[0]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from .delivery import Delivery
@@ -56,6 +57,10 @@ class Puller:
     def may_be_done(self, delivery: Delivery) -> bool:
         """Could somebody have finished this message already?"""
         return delivery.deliveries > 1
+
+    def waiting(self) -> Iterable[Delivery]:
+        """Messages in hand that nobody has taken."""
+        return self._buffer
 
     # ------------------------------------------------------------ what the server says
 

@@ -91,6 +91,8 @@ class Server(Generic[M]):
         """Set when a slot has become free; whoever waits makes a new one first."""
         self._evidence = Evidence(bus, stage)
         self._lane = Lane()
+        self._source_now: Puller | FlowSource | None = None
+        """What is pulled from now; None between two."""
         self._running: dict[int, tuple[Delivery, float]] = {}
         """Deliveries in a handler, with the time of their last sign of life."""
         self._in_flight = metrics.IN_FLIGHT.labels(stage.name)
@@ -133,6 +135,7 @@ class Server(Generic[M]):
 
     async def _pull_from(self, puller: Puller | FlowSource, handlers: TaskGroup) -> None:
         """Start handlers until the pull fails; what was pulled and not started goes back at once."""
+        self._source_now = puller
         try:
             await puller.start(handlers)
             while self.able():
@@ -148,6 +151,7 @@ class Server(Generic[M]):
             log.warning("stage_waits", stage=self.stage.name, error=str(error))
             await anyio.sleep(0.3)
         finally:
+            self._source_now = None
             with anyio.CancelScope(shield=True), anyio.move_on_after(3):
                 for delivery in await puller.stop():
                     self.bus.say(delivery, b"-NAK")
@@ -301,7 +305,7 @@ class Server(Generic[M]):
     # ------------------------------------------------------------ acknowledgements
 
     async def _extend(self) -> None:
-        """Extend the leases of what is being handled, each at least every 3/8 of its length."""
+        """Extend the leases of what is handled and of what waits for a suspect, at least every 3/8 of their length."""
         lease = self.stage.ack_wait_s
         while True:
             await anyio.sleep(lease / 8)
@@ -310,6 +314,8 @@ class Server(Generic[M]):
                 if now - seen > lease / 4:
                     self._running[running] = delivery, now
                     self.bus.say(delivery, b"+WPI")
+            for delivery in self._source_now.waiting() if self._source_now else ():
+                self.bus.say(delivery, b"+WPI")
 
     def _nak(self, delivery: Delivery, after_s: float) -> None:
         self.bus.say(delivery, f'-NAK {{"delay": {int(after_s * 1e9)}}}'.encode())
