@@ -77,6 +77,8 @@ class WireParser(Parser):  # type: ignore[misc]
                     subject, sid, reply, head, total = _other(kind, words)
                 body_start += int(head)
                 end = start + int(total)
+                if not start <= body_start <= end:
+                    raise ValueError("sizes")
                 tap = taps.get(sid) or self._untapped(int(sid))
             except ValueError as error:
                 raise Malformed(f"malformed control line {data[at:line_end][:40]!r}") from error

@@ -73,6 +73,13 @@ def test_what_is_no_message_is_told(line: bytes) -> None:
         WireParser(Client(print)).feed(line + b"\r\n" + b"x" * 100)
 
 
+@pytest.mark.parametrize("line", [b"MSG s 7 -13", b"MSG s 7 -1", b"HMSG s 7 r -2 2", b"HMSG s 7 r 3 2"])
+def test_impossible_sizes_are_told(line: bytes) -> None:
+    """Sizes below zero, or a header that is longer than its message, raise; they never lead back to the same line."""
+    with pytest.raises(Malformed, match="malformed"):
+        WireParser(Client(print)).feed(line + b"\r\n" + b"x" * 100)
+
+
 def test_a_line_without_an_end() -> None:
     """A peer that never ends its line is cut off before it fills the memory."""
     parser = WireParser(Client(print))
