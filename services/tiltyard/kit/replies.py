@@ -37,7 +37,8 @@ class Replies:
         self._waiting: dict[bytes, _Waiting] = {}
         self._bytes = 0
         self._room = asyncio.Event()
-        self._subscribed: asyncio.Future[None] | None = None
+        self._subscribed: asyncio.Future[bool] | None = None
+        """Did the attempt to subscribe succeed? None before the first, and after one that failed."""
         self._sweeping = False
         client.lost.append(self._on_lost)
         client.refusals.append(self._on_refusal)
@@ -77,17 +78,17 @@ class Replies:
         return await future
 
     async def _subscribe(self) -> None:
-        if self._subscribed is not None:
-            await asyncio.shield(self._subscribed)
-            return
-        self._subscribed = asyncio.get_running_loop().create_future()
+        while self._subscribed is not None:
+            if await asyncio.shield(self._subscribed):
+                return
+        self._subscribed = attempt = asyncio.get_running_loop().create_future()
+        done = False
         try:
             await self.client.tap(f"{self._prefix.decode()}*", self._on_reply)
-        except BaseException:
-            self._subscribed.cancel()
-            self._subscribed = None
-            raise
-        self._subscribed.set_result(None)
+            done = True
+        finally:  # whoever waits for this attempt makes the next one when it fails
+            self._subscribed = attempt if done else None
+            attempt.set_result(done)
 
     # ------------------------------------------------------------ how requests end
 
