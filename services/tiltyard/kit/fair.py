@@ -56,8 +56,10 @@ class Round:
         while free > 0:
             flow = self._turn[0]
             left = self.work[flow] - taken.get(flow, 0)
+            weight = max(LEAST_WEIGHT, weights.get(split(flow)[0], 1.0))
+            self._earned[flow] = min(self._earned[flow], weight + 1.0)  # by a weight that it had before, perhaps
             if left > 0 and self._earned[flow] < 1.0:
-                self._earned[flow] += max(LEAST_WEIGHT, weights.get(split(flow)[0], 1.0))
+                self._earned[flow] += weight
             take = min(free, left, int(self._earned[flow]))
             if take > 0:
                 taken[flow] = taken.get(flow, 0) + take

@@ -28,6 +28,7 @@ import structlog
 from tiltyard_proto import keys, topology
 from tiltyard_proto.topology import Stage
 
+from . import weights
 from .bus import Bus
 from .delivery import Delivery
 from .errors import ApiError, BusError, BusUnavailable, NotFound
@@ -284,14 +285,14 @@ class FlowSource:
         """Every second: ask about flows that may have something left, and read the weights."""
         lease, round_ = max(1, int(self._stage.ack_wait_s / CHECK_S)), 0
         while True:
+            if round_ % BUSY_EVERY == 0:
+                await self._read_weights()
             try:
-                if round_ % BUSY_EVERY == 0:
-                    await self._read_weights()
                 ours = Counter(self._token(each.subject) for each in (*self._in_hand(), *self._buffer))
                 for flow in list(self._flows.values()):
                     if self._is_due(flow, round_, everyone=round_ % lease == 0):
                         await self._check(flow, ours[flow.token])
-            except (BusError, msgspec.MsgspecError, ValueError) as error:
+            except BusError as error:
                 log.warning("upkeep_failed", stage=self._stage.name, error=str(error))
             self._wake()
             await anyio.sleep(CHECK_S)
@@ -322,7 +323,10 @@ class FlowSource:
             self._scheduler.set(flow.token, max(1, waiting))
 
     async def _read_weights(self) -> None:
-        entry = await self._bus.kv(topology.WEIGHTS_BUCKET).get(self._stage.name)
-        if entry is not None:
-            weights = msgspec.json.decode(entry[0], type=dict[str, float])
-            self._scheduler.weights = {keys.domain_token(name): each for name, each in weights.items()}
+        """Weights that can't be read leave those that were."""
+        try:
+            found = await weights.read(self._bus, self._stage.name)
+        except (BusError, ValueError) as error:
+            log.warning("weights_unread", stage=self._stage.name, error=str(error))
+            return
+        self._scheduler.weights = {keys.domain_token(name): each for name, each in found.items()}

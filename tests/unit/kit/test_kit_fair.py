@@ -42,6 +42,17 @@ def test_shares_follow_weights() -> None:
     assert abs(got["c"] / got["b"] - 0.5) < 0.05
 
 
+def test_a_weight_that_is_taken_back_leaves_no_credit() -> None:
+    """A domain that had a weight of a million by mistake shares as others do as soon as that is mended."""
+    scheduler = Scheduler()
+    scheduler.set("a", 1000)
+    scheduler.set("b", 1000)
+    scheduler.weights = {"a": 1e6}
+    assert scheduler.share(10) == {"a": 10}
+    scheduler.weights = {}
+    assert scheduler.share(100)["b"] >= 45
+
+
 def test_evaluation_goes_first() -> None:
     """While an evaluation has work, nothing else is served, whichever domain it is of."""
     scheduler = Scheduler()
