@@ -179,6 +179,25 @@ async def test_an_outage_is_no_evidence(bus: Bus, monkeypatch: pytest.MonkeyPatc
     assert len(await stored(bus, VERIFY)) == 1
 
 
+async def test_an_outage_is_no_failure(bus: Bus) -> None:
+    """A message whose handling needs a stream that is away, more often than a handler may fail, is handled when it is
+    back."""
+    await bus.publish(GENERATE, build.rollout())
+    refused = 0
+
+    async def handler(rollout: Rollout) -> Sequence[Out]:
+        nonlocal refused
+        if refused <= GENERATE.max_deliveries:
+            refused += 1
+            raise BusUnavailable("no leader")
+        return await letters.take(rollout)
+
+    await letters.serve_all(bus, handler)
+    assert await Letters(bus).all() == []
+    assert len(await stored(bus, VERIFY)) == 1
+    assert await kept(bus, 1) == NOTHING
+
+
 async def test_without_a_bucket_the_count_stands_for_the_evidence(bus: Bus) -> None:
     """On a bus that has no bucket of attempts yet, work goes on, and what was delivered too often is a dead letter."""
     await bus.js.api(f"STREAM.DELETE.KV_{topology.ATTEMPTS_BUCKET}")

@@ -5,7 +5,8 @@ handle with the lease extended, publish the outputs by compare-and-set and wait 
 Acknowledgements are not fenced, so they are never the guard: a second delivery publishes to the same keys and loses.
 
 A handler ends in one of four ways: it returns outputs; raises `Reject` (dead letter); raises `Retry` (comes back after
-a delay); raises anything else (logged, tried again, a dead letter after the stage's deliveries).
+a delay); raises anything else (logged, tried again, a dead letter after the stage's deliveries). A bus that is away is
+no failure of its: the message comes again, as often as it takes.
 A dead letter is stored before its input is terminated, and `bury` says what its rollout's group must hear.
 """
 
@@ -256,6 +257,11 @@ class Server(Generic[M]):
                 log.info("already_done", stage=stage.name, key=stage.key(message))
 
     async def _failed(self, delivery: Delivery, past: Past, message: M | None, error: Exception) -> str:
+        if isinstance(error, BusUnavailable):  # nobody's failure, however long it lasts
+            log.warning("stage_waits", stage=self.stage.name, subject=delivery.subject, error=str(error))
+            await self._evidence.write(delivery, past)
+            self._nak(delivery, self.stage.retry_delay(delivery.deliveries))
+            return "retry"
         tries = past.failures + 1
         if isinstance(error, Retry) and tries >= self.stage.max_deliveries:
             error = Reject("handler", f"tried {tries} times: {error.detail}")
