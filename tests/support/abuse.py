@@ -63,7 +63,7 @@ EVERY_S = 0.05
 FEWEST = 4
 """Probes during a case that say something about the neighbour."""
 SLACK_S = 0.4
-"""What a neighbour's answer may take on top of twice its usual time in a test, since others may use the machine as well;
+"""What a neighbour's answer may take on top of twice its usual time in a test, since others use the machine too;
 `make abuse` holds the ratio itself against 2."""
 
 
