@@ -18,7 +18,7 @@ from tiltyard_proto.flow import Hop
 from tiltyard_proto.messages import BlobRef, Command, Execution, Graded, Job, Rollout, Turn
 from tiltyard_proto.outcomes import Attribution, Grade, Outcome, policy_for
 
-from . import handler, metrics
+from . import handler, images, metrics, profiles
 from .archive import contents
 from .backend import (
     ArchiveRefused,
@@ -50,6 +50,13 @@ class Blobs(Protocol):
     def get(self, ref: BlobRef) -> bytes: ...
 
 
+def known_profiles(settings: SandboxSettings) -> frozenset[str]:
+    """Names of the profiles there are; empty for back-ends that take any name."""
+    if settings.backend in ("process", "null"):
+        return frozenset()
+    return frozenset(profiles.load(images.profile_folders(settings)))
+
+
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """A sandbox with its workspace in place, and how long that took to get."""
 
@@ -75,6 +82,7 @@ class Worker:
         self.sessions = Sessions(settings.sessions, settings.session_s)
         self.cache = ResultCache(settings.cache_bytes)
         self._egress = rules.parse(settings.egress)
+        self._profiles = known_profiles(settings)
         self.guard = Guard(settings, pool, wall=clock)
         self.starts = Starts(pool.backend, self.guard.start)
 
@@ -84,6 +92,7 @@ class Worker:
         """Run the last turn's command. BadMessage when there is none or it names impossible files; Shed: not now."""
         handler.check(rollout)
         self._check_egress(rollout.task.environment.egress)
+        self._check_profile(rollout.task.environment.profile)
         try:
             self.guard.enter(rollout)
         except Refused as error:
@@ -123,6 +132,14 @@ class Worker:
         beyond = rules.beyond_of(self._egress, rules.parse(hosts))
         if beyond:
             raise handler.BadMessage(f"egress: {', '.join(beyond)}: not among the hosts of sandbox.egress")
+
+    def _check_profile(self, name: str) -> None:
+        """BadMessage for a profile that nobody has defined: trying again, here or elsewhere, would not help."""
+        if self._profiles and name not in self._profiles:
+            there = ", ".join(sorted(self._profiles))
+            raise handler.BadMessage(
+                f"no profile {name!r}; there are {there}; sandbox.profiles names a folder of others"
+            )
 
     async def _session(self, rollout: Rollout, command: Command, done: int) -> Claimed:
         begun = time.monotonic()
@@ -199,6 +216,7 @@ class Worker:
         """Run a grading job, or answer it with the result of an identical one; Shed: not now."""
         if handler.only_looks(job):
             return await self._job(job)
+        self._check_profile(job.profile)
         try:
             self.guard.enter(job)
         except Refused as error:
