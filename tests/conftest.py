@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tiltyard.kit.blobs import BlobStore
@@ -20,6 +21,13 @@ settings.load_profile("tiltyard")
 @pytest.fixture(scope="module")
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     return ("asyncio", {"use_uvloop": True})
+
+
+@pytest.fixture(autouse=True)
+def usual_log() -> Iterator[None]:
+    """What a command makes of the log in this process ends with its test."""
+    yield
+    structlog.reset_defaults()
 
 
 class NatsServer:

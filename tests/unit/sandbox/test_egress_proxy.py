@@ -178,14 +178,14 @@ async def test_bytes_have_a_cap() -> None:
 
 async def test_a_connection_without_bytes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tunnel that carries nothing for the idle time is closed; one that carries something one way stays."""
-    monkeypatch.setattr(module, "IDLE_S", 0.2)
+    monkeypatch.setattr(module, "IDLE_S", 1.0)
 
     async def drip(client: anyio.abc.SocketStream) -> None:
         async with client:
             for _ in range(8):
                 await client.send(b".")
-                await anyio.sleep(0.1)
-            await anyio.sleep(5)
+                await anyio.sleep(0.25)
+            await anyio.sleep(9)
 
     async with server(drip) as there, proxied([f"127.0.0.1:{there}"]) as port:
         answer = await ask(port, f"CONNECT 127.0.0.1:{there} HTTP/1.1\r\n\r\n".encode())
