@@ -25,7 +25,7 @@ from .backend import NotHere, Sandbox, SandboxLost, SnapshotFailed, StartFailed,
 from .cell import GVisorCell
 from .cgroups import CgroupError, Limits, Tree
 from .channel import Channel, connect
-from .instance import Instance, reconcile
+from .instance import Instance, settle
 from .launch import CAPABILITIES, ENTER, TIED, UID, environment
 from .profiles import Profile
 from .remote import ENVIRONMENT, RemoteSandbox, variables_of
@@ -55,15 +55,7 @@ class BubblewrapBackend:
             raise StartFailed(f"{' and '.join(missing)} missing; install bubblewrap and util-linux")
         if os.geteuid() != 0:
             raise StartFailed("bubblewrap with limits needs root; run it as root")
-        try:
-            tree = Tree.find()
-        except (OSError, CgroupError) as error:
-            raise StartFailed(f"control groups: {error}") from error
-        home = images.home_of(settings)
-        swept = reconcile(home, tree)
-        if swept:
-            log.warning("swept_dead_sandboxes", count=swept)
-        return cls(settings, tree, Instance(home, tree))
+        return cls(settings, *settle(images.home_of(settings)))
 
     # ------------------------------------------------------------ start
 
@@ -73,7 +65,7 @@ class BubblewrapBackend:
             raise StartFailed("bubblewrap has neither snapshots nor a way out; use gvisor")
         profile = self.profiles.get(want.profile)
         if profile is None:
-            raise NotHere(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
+            raise NotHere(profiles.unknown(want.profile, self.profiles))
         begun = time.monotonic()
         argv, variables = await anyio.to_thread.run_sync(self._program, want, profile)
         cell = self._cell(want, profile)

@@ -110,7 +110,7 @@ class DockerBackend:
             raise StartFailed("the Docker back-end has neither snapshots nor a way out; use gvisor")
         profile = self.profiles.get(want.profile)
         if profile is None:
-            raise NotHere(f"no profile {want.profile!r}; there are {', '.join(sorted(self.profiles))}")
+            raise NotHere(profiles.unknown(want.profile, self.profiles))
         begun = time.monotonic()
         try:
             image = await self._image(profile)

@@ -26,7 +26,7 @@ from .cell import GVisorCell
 from .cgroups import CgroupError, Limits, Tree
 from .channel import Channel, connect
 from .imprints import Imprints
-from .instance import Instance, reconcile
+from .instance import Instance, settle
 from .launch import Runsc, environment
 from .network import Networks
 from .plans import Plan
@@ -69,15 +69,7 @@ class GVisorBackend:
             raise StartFailed("gVisor with limits needs root; run the sandbox service as root")
         if shutil.which("setpriv") is None:
             raise StartFailed("setpriv is missing; install util-linux")
-        try:
-            tree = Tree.find()
-        except (OSError, CgroupError) as error:
-            raise StartFailed(f"control groups: {error}") from error
-        home = images.home_of(settings)
-        swept = reconcile(home, tree)
-        if swept:
-            log.warning("swept_dead_sandboxes", count=swept)
-        return cls(settings, tree, Instance(home, tree))
+        return cls(settings, *settle(images.home_of(settings)))
 
     # ------------------------------------------------------------ start
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import structlog
 
-from .cgroups import Tree
+from .backend import StartFailed
+from .cgroups import CgroupError, Tree
 
 GROUP = "tiltyard"
 
@@ -90,6 +91,18 @@ def sweep(path: Path, tree: Tree | None) -> int:
         tree.group(prefix).remove()
     shutil.rmtree(path, ignore_errors=True)
     return found
+
+
+def settle(home: Path) -> tuple[Tree, Instance]:
+    """Find this machine's control groups, clean up after dead instances and become one; StartFailed without groups."""
+    try:
+        tree = Tree.find()
+    except (OSError, CgroupError) as error:
+        raise StartFailed(f"control groups: {error}") from error
+    swept = reconcile(home, tree)
+    if swept:
+        structlog.get_logger().warning("swept_dead_sandboxes", count=swept)
+    return tree, Instance(home, tree)
 
 
 def reconcile(home: Path, tree: Tree | None) -> int:

@@ -18,7 +18,7 @@ import msgspec
 from . import images
 from .backend import NotHere, Want
 from .launch import UID, Runsc, spec
-from .profiles import Profile
+from .profiles import Profile, unknown
 from .remote import ENVIRONMENT, variables_of
 from .settings import SandboxSettings
 from .snapshots import key_of
@@ -40,7 +40,7 @@ def make(settings: SandboxSettings, known: Mapping[str, Profile], runsc: Runsc, 
     """The plan of a want, with its bundle in `folder`. StartFailed without profile or image. Blocks: use a thread."""
     profile = known.get(want.profile)
     if profile is None:
-        raise NotHere(f"no profile {want.profile!r}; there are {', '.join(sorted(known))}")
+        raise NotHere(unknown(want.profile, known))
     image = images.find_image(settings, want.profile)
     agent = images.install_agent(image)
     argv = [*images.interpreter(image), "-c", images.boot_line(agent, "/workspace", UID, profile.preload)]

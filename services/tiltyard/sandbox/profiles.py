@@ -99,8 +99,13 @@ def find(name: str, folders: Iterable[Path] = ()) -> Profile:
     """The profile of this name; ProfileError, with the names there are, when there is none."""
     known = load(folders)
     if name not in known:
-        raise ProfileError(f"no profile {name!r}; there are {', '.join(sorted(known))}")
+        raise ProfileError(unknown(name, known))
     return known[name]
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """What is said of a profile that nobody has defined."""
+    return f"no profile {name!r}; there are {', '.join(sorted(known))}"
 
 
 def load(folders: Iterable[Path] = ()) -> dict[str, Profile]:

@@ -136,10 +136,8 @@ class Worker:
     def _check_profile(self, name: str) -> None:
         """BadMessage for a profile that nobody has defined: trying again, here or elsewhere, would not help."""
         if self._profiles and name not in self._profiles:
-            there = ", ".join(sorted(self._profiles))
-            raise handler.BadMessage(
-                f"no profile {name!r}; there are {there}; sandbox.profiles names a folder of others"
-            )
+            said = profiles.unknown(name, self._profiles)
+            raise handler.BadMessage(f"{said} (add a folder: sandbox.profiles)")
 
     async def _session(self, rollout: Rollout, command: Command, done: int) -> Claimed:
         begun = time.monotonic()

@@ -7,6 +7,7 @@ here. Left out: commands (`remote`), how archives look (`archive`), how patches 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,16 +17,18 @@ from .commands import USERS, entries_of, number
 from .settings import SandboxSettings
 
 
-class Files:
+class Files(ABC):
     """The file half of `backend.Sandbox`."""
 
     _settings: SandboxSettings
 
+    @abstractmethod
     async def _request(self, request: dict[str, Any]) -> list[bytes]:
-        raise NotImplementedError
+        """The agent's answer to a request; SandboxLost when there is none."""
 
+    @abstractmethod
     def _distrust(self) -> None:
-        raise NotImplementedError
+        """Give the sandbox up: what it sent can't come from the agent."""
 
     async def write(self, files: Mapping[str, bytes], user: str = "policy") -> None:
         await self._put(entries_of(files), user)
