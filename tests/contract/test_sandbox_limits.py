@@ -97,6 +97,22 @@ async def _both(*runs: object) -> list[Execution]:
     return [found[number] for number in sorted(found)]
 
 
+async def test_a_long_command_gives_way(backend: Backend, sandbox: Sandbox) -> None:
+    """While a command runs for long its sandbox has a smaller share of the processors, and the usual one afterwards."""
+    if isinstance(backend, DockerBackend):
+        pytest.skip("the engine owns the control groups")
+    group = backend.tree.group(backend.instance.group_name(sandbox.id))  # type: ignore[attr-defined]
+    weight = group.paths["cpu"] / ("cpu.weight" if group.version == 2 else "cpu.shares")
+    usual = int(weight.read_text())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sandbox.run, Command(argv=("sleep", "30")))
+        with anyio.fail_after(10):
+            while int(weight.read_text()) >= usual:  # noqa: ASYNC110  (nobody announces it)
+                await anyio.sleep(0.05)
+        await sandbox.interrupt()
+    assert int(weight.read_text()) == usual
+
+
 async def test_disk(sandbox: Sandbox) -> None:
     """A full workspace and a full /tmp are seen inside as no space, and are named."""
     source = "for n in range(9):\n    open(f'{n}', 'wb').write(bytes(3 << 20))\n"

@@ -50,6 +50,9 @@ class GVisorCell:
                 raise LimitBusy(self.name) from error
             raise SandboxLost(f"can't limit memory to {size} bytes: {error.strerror}") from error
 
+    def set_weight(self, percent: int) -> None:
+        self.group.set_weight(percent)
+
     def rest(self) -> None:
         """Stop what runs the guest: on systrap it looks for work a thousand times a second, idle or not."""
         self.resting = [pid for pid in self.group.pids() if _is_sentry(pid)]

@@ -19,6 +19,8 @@ import msgspec
 V1_CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 V2_CONTROLLERS = ("memory", "pids", "cpu")
 PERIOD_US = 100_000
+GONE = (errno.ENOENT, errno.ENODEV)
+"""What the kernel says of the files of a group that is removed."""
 
 
 class CgroupError(RuntimeError):
@@ -175,6 +177,15 @@ class Cgroup:
         for file in files:
             file.write_text(str(size))
 
+    def set_weight(self, percent: int) -> None:
+        """Its share of a processor that others want too, in percent of the usual one; ignored once it is gone."""
+        name, usual = ("cpu.weight", 100) if self.version == 2 else ("cpu.shares", 1024)
+        try:
+            (self.paths["cpu"] / name).write_text(str(usual * percent // 100))
+        except OSError as error:
+            if error.errno not in GONE:
+                raise
+
     def counters(self) -> Counters:
         """What has been counted so far; zeros once the group is gone."""
         memory, pids = self.paths["memory"], self.paths["pids"]
@@ -252,7 +263,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text()
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENODEV):
+        if error.errno in GONE:
             return ""
         raise
 

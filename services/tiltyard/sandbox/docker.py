@@ -49,6 +49,9 @@ class DockerCell:
         if size > self.memory:
             raise SandboxLost(f"a command wants {size} bytes of memory; sandbox.docker_memory_bytes is {self.memory}")
 
+    def set_weight(self, percent: int) -> None:
+        return
+
     def rest(self) -> None:
         return
 

@@ -35,6 +35,9 @@ class ProcessCell:
     def set_memory(self, size: int) -> None:
         return
 
+    def set_weight(self, percent: int) -> None:
+        return
+
     def rest(self) -> None:
         return
 

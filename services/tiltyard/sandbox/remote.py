@@ -8,10 +8,11 @@ sandbox unusable, since what is inside is unknown; partial output survives the s
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
 import anyio
@@ -36,6 +37,10 @@ LIMIT_TRIES = 40
 LIMIT_WAIT_S = 0.05
 WAITING = 64
 """Requests that may wait for one sandbox."""
+LONG_S = 0.5
+"""A command that runs longer gives way to others where there are too few processors for all."""
+LONG_WEIGHT = 20
+"""Its share then, in percent of the usual one."""
 BACKGROUND = 16
 """Background commands of one sandbox."""
 ENVIRONMENT = {
@@ -61,6 +66,7 @@ class Cell(Protocol):
     """What holds the processes of one sandbox."""
 
     def set_memory(self, size: int) -> None: ...
+    def set_weight(self, percent: int) -> None: ...
     def rest(self) -> None: ...
     def wake(self) -> None: ...
     def counters(self) -> Counters: ...
@@ -125,7 +131,8 @@ class RemoteSandbox(Files):
             await self._limit_memory(limits.memory_bytes)
             with anyio.fail_after(limits.wall_s + GRACE_S):
                 self._running = True
-                fields = await self._exchange(request, partial)
+                with self._giving_way():
+                    fields = await self._exchange(request, partial)
             refused = self.refused_forks() - forks
             return await self._confirmed(self._answered(fields, command, partial, refused), before, limits)
         except WorkspaceFull as error:
@@ -139,6 +146,18 @@ class RemoteSandbox(Files):
         finally:
             self._running = False
         return await self._lost(command, ending, before, partial, anyio.current_time() - begun)
+
+    @contextmanager
+    def _giving_way(self) -> Iterator[None]:
+        """Lower its share of the processors once the command has run for long; the usual one again at its end."""
+        later = asyncio.get_running_loop().call_later(LONG_S, self._cell.set_weight, LONG_WEIGHT)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            later.cancel()
+            if time.monotonic() - begun >= LONG_S:
+                self._cell.set_weight(100)
 
     async def _confirmed(self, found: Execution, before: Counters, limits: ExecLimits) -> Execution:
         """Unless the kernel killed a part of the sandbox for memory: then what the agent saw says nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,13 @@ def test_a_group_that_goes_while_it_is_read_counts_as_nothing(
     monkeypatch.setattr(Path, "read_text", read_text)
     assert group.counters() == Counters()
     assert group.pids() == []
+
+
+@pytest.mark.parametrize("version", [v1, v2])
+def test_a_share_is_given_in_percent_of_the_usual_one(tmp_path: Path, version: Callable[[Path], Tree]) -> None:
+    """Both versions know a share, by different names and with different usual values."""
+    group = version(tmp_path).group("a")
+    group.set_weight(20)  # not there yet: no error
+    group.paths["cpu"].mkdir(parents=True)
+    group.set_weight(20)
+    assert [file.read_text() for file in group.paths["cpu"].iterdir()] == [{1: "204", 2: "20"}[group.version]]
