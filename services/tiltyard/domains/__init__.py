@@ -4,9 +4,10 @@
 `interfaces.parse_action` what an action asks a sandbox to run. Knows no service.
 """
 
-from .definition import Definition, Draft, Request
+from .definition import Definition
 from .demos import demos
 from .domain import Domain
+from .drafts import Draft, Request, bucket
 from .registry import load, load_all
 
-__all__ = ["Definition", "Domain", "Draft", "Request", "demos", "load", "load_all"]
+__all__ = ["Definition", "Domain", "Draft", "Request", "bucket", "demos", "load", "load_all"]

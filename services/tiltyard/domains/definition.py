@@ -1,22 +1,31 @@
-"""What a domain is: the typed form of its TOML file, and of one drawn problem before it becomes a task.
+"""What a domain is: the typed form of its tables in a TOML file.
 
-Invariants: unknown keys are refused with file and key named; a definition holds data only, so that reading it imports
-no generator. Left out: drawing tasks is `domain`, finding definitions is `registry`.
+Invariants: unknown keys and values that no task could carry are refused; a definition holds data only, so that reading
+it imports no generator. Left out: files and families are `family`, drawing tasks is `domain`, finding definitions is
+`registry`; a verifier kind's options are checked by whoever knows the kinds.
 """
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from tiltyard_proto import outcomes
 from tiltyard_proto.keys import check_domain
-from tiltyard_proto.messages import ChatMessage, ExecLimits, RolloutLimits, Sampling
+from tiltyard_proto.messages import (
+    ChatMessage,
+    Environment,
+    ExecLimits,
+    RolloutLimits,
+    Sampling,
+    Task,
+    Verification,
+)
+from tiltyard_proto.validity import problem
 
-Split = Literal["train", "eval"]
+from .drafts import Split
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,10 +33,16 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class VerifierTable(_Table, frozen=True):
-    """Who judges: a kind of `tiltyard.verifiers` and its options."""
+    """Who judges, and what that costs."""
 
     kind: str
+    """A kind of `tiltyard.verifiers`."""
     options: dict[str, Any] = {}
+    """The kind's own options; `tiltyard domains check` reads them as the type that the kind declares."""
+    cost: float = 0.05
+    """Believed CPU seconds of one verdict, the sandbox's included; budgets start from it."""
+    replayable: bool = True
+    """Does a stored rollout get the same verdict again? False where a model judges or the world outside is asked."""
 
 
 class SamplingTable(_Table, frozen=True):
@@ -95,6 +110,12 @@ class Definition(_Table, frozen=True):
     name: str
     title: str
     verifier: VerifierTable
+    level: str = ""
+    """Difficulty among the domains of its family; a label of every task."""
+    source: str = ""
+    """Where the tasks come from: 'generated', or package, version and file."""
+    licence: str = "Apache-2.0"
+    """Of the tasks, as an SPDX identifier."""
     interface: Literal["answer", "python", "shell"] = "answer"
     profile: str = "python"
     shell: Literal["fresh", "persistent"] = "fresh"
@@ -112,6 +133,8 @@ class Definition(_Table, frozen=True):
     splits: tuple[Split, ...] = ("train", "eval")
     held_out: tuple[str, ...] = ()
     """Whole templates that only the eval split draws from."""
+    held_out_sources: tuple[str, ...] = ()
+    """Whole sources (tables, documents, buckets) that only the eval split draws from."""
     trained: bool = True
     """Trained by default; False for evaluation only."""
     value: float = 1.0
@@ -136,8 +159,19 @@ class Definition(_Table, frozen=True):
             raise ValueError("`trained` needs 'train' among `splits`")
         if not 0 < self.curriculum.prior_pass < 1:
             raise ValueError("`curriculum.prior_pass` must lie between 0 and 1")
+        if not 0 <= self.curriculum.target_low < self.curriculum.target_high <= 1:
+            raise ValueError("`curriculum.target_low` must lie below `curriculum.target_high`, both from 0 to 1")
+        if self.curriculum.train_tasks < 0 or self.curriculum.eval_tasks < 0 or self.curriculum.prior_weight < 0:
+            raise ValueError("`curriculum`: `train_tasks`, `eval_tasks` and `prior_weight` must be 0 or more")
+        if not self.verifier.cost >= 0:
+            raise ValueError("`verifier.cost` must be 0 or more")
+        if wrong := problem(self._specimen()):
+            raise ValueError(wrong)
 
-        self.overrides()
+    @property
+    def category(self) -> str:
+        """The first part of the name."""
+        return self.name.partition(".")[0]
 
     def overrides(self) -> dict[str, outcomes.Consequence]:
         """The rows of the table of outcomes that differ; ValueError where a domain may not have one."""
@@ -159,54 +193,29 @@ class Definition(_Table, frozen=True):
     def exec_message(self) -> ExecLimits:
         return ExecLimits(**msgspec.structs.asdict(self.exec))
 
+    def environment(self, files: Mapping[str, bytes], setup: str = "") -> Environment:
+        """Where the policy acts; `setup` of one task comes after the domain's own."""
+        return Environment(
+            interface=self.interface,
+            profile=self.profile,
+            files=dict(files),
+            limits=self.exec_message(),
+            shell=self.shell,
+            rebuild=self.rebuild,
+            egress=self.egress,
+            setup="\n".join(part for part in (self.setup, setup) if part),
+        )
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One drawn problem: what differs from task to task of a domain."""
-
-    template: str
-    """Family within the domain; splits never share one when the definition holds templates out."""
-    fields: dict[str, str] = {}
-    """Filled into the definition's `user` pattern."""
-    shots: tuple[tuple[dict[str, str], str], ...] = ()
-    """Worked examples shown first: fields for the same pattern, and the assistant's answer."""
-    messages: tuple[ChatMessage, ...] = ()
-    """The whole prompt; when given, `fields`, `shots` and the pattern are not used."""
-    data: dict[str, Any] = {}
-    """Verification data."""
-    reference: str = ""
-    """An answer that passes."""
-    files: dict[str, bytes] = {}
-    """Workspace at the start."""
-    labels: dict[str, str] = {}
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generator is asked for; it yields drafts, endlessly or until it has no more."""
-
-    split: Split
-    seed: int
-    held_out: frozenset[str]
-    options: dict[str, Any]
-
-    def wants(self, template: str) -> bool:
-        """Does the split draw from this template?"""
-        return not self.held_out or (template in self.held_out) == (self.split == "eval")
-
-
-def read(text: str, where: str) -> Definition:
-    """A definition from TOML; ValueError names the file and the key that's wrong."""
-    try:
-        return msgspec.convert(tomllib.loads(text), Definition, strict=True)
-    except tomllib.TOMLDecodeError as err:
-        raise ValueError(f"{where}: not TOML: {err}") from err
-    except (msgspec.ValidationError, ValueError) as err:
-        raise ValueError(f"{where}: {err}; mend that key (the keys are described in docs/domains.md)") from err
-
-
-def read_file(path: Path) -> Definition:
-    """A definition from a TOML file; ValueError when it can't be read."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as err:
-        raise ValueError(f"domain definition {path}: can't be read: {err}") from err
-    return read(text, str(path))
+    def _specimen(self) -> Task:
+        """A task with everything that all tasks of the domain share."""
+        return Task(
+            id="specimen",
+            domain=self.name,
+            prompt=(ChatMessage(role="user", content="-"),),
+            verification=Verification(kind=self.verifier.kind),
+            environment=self.environment({}),
+            sampling=self.sampling_message(),
+            limits=self.limits_message(),
+            value=self.value,
+            overrides=self.overrides(),
+        )

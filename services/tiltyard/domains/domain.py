@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from tiltyard_proto.keys import with_id
-from tiltyard_proto.messages import ChatMessage, Environment, Task, Verification
+from tiltyard_proto.messages import ChatMessage, Task, Verification
 
-from .definition import Definition, Draft, Request, Split
+from .definition import Definition
+from .drafts import Draft, Request, Split
 
 Generator = Callable[[Request], Iterator[Draft]]
 _BARREN = 500
@@ -56,18 +57,19 @@ class Domain:
         return list(found.values())
 
     def drafts(self, split: Split, seed: int = 0) -> Iterator[Draft]:
-        """The drawn problems of a split, checked against the held-out templates."""
+        """The drawn problems of a split, checked against what is held out."""
         request = Request(
             split=split,
             seed=seed,
             held_out=frozenset(self.definition.held_out),
+            held_out_sources=frozenset(self.definition.held_out_sources),
             options=self.definition.options,
         )
         for draft in self._generator()(request):
-            if not request.wants(draft.template):
+            if not request.wants(draft.template, draft.source):
                 raise ValueError(
-                    f"domain {self.name}: its generator yielded template {draft.template!r} for split {split!r}; "
-                    "ask `request.wants(template)` before yielding"
+                    f"domain {self.name}: its generator yielded template {draft.template!r} (source {draft.source!r}) "
+                    f"for split {split!r}; ask `request.wants(template, source)` before yielding"
                 )
             yield draft
 
@@ -93,32 +95,26 @@ class Domain:
                 draft = msgspec.json.decode(line, type=Draft)
             except msgspec.DecodeError as err:
                 raise ValueError(f"{path} line {number}: {err}") from err
-            if request.wants(draft.template):
+            if request.wants(draft.template, draft.source):
                 yield draft
 
     def _task(self, draft: Draft, split: Split) -> Task:
         d = self.definition
+        labels = {"level": d.level, "source": draft.source, **draft.labels}
         return with_id(
             Task(
                 id="",
                 domain=d.name,
                 prompt=draft.messages or self._prompt(draft),
-                verification=Verification(kind=d.verifier.kind, data=draft.data, options=d.verifier.options),
-                environment=Environment(
-                    interface=d.interface,
-                    profile=d.profile,
-                    files=draft.files,
-                    limits=d.exec_message(),
-                    shell=d.shell,
-                    rebuild=d.rebuild,
-                    egress=d.egress,
-                    setup=d.setup,
+                verification=Verification(
+                    kind=d.verifier.kind, data=draft.data, options={**d.verifier.options, **draft.options}
                 ),
+                environment=d.environment(draft.files, draft.setup),
                 sampling=d.sampling_message(),
                 limits=d.limits_message(),
                 split=split,
                 template=draft.template,
-                labels=draft.labels,
+                labels={key: value for key, value in labels.items() if value},
                 value=d.value,
                 reference=draft.reference,
                 overrides=d.overrides(),

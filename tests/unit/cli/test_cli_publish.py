@@ -88,7 +88,7 @@ def test_a_bad_file_never_reaches_the_bus(tmp_path: Path, capsys: pytest.Capture
     [
         ([], "name a FILE.jsonl, or a domain with --domain"),
         (["/no/such/file.jsonl"], "/no/such/file.jsonl: No such file"),
-        (["--domain", "nope"], "no domain 'nope'; known are: code.python.functions"),
+        (["--domain", "nope"], "no domain 'nope'; near it are: code.python.functions"),
     ],
 )
 def test_what_can_not_be_read_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

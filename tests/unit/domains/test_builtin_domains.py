@@ -1,4 +1,4 @@
-"""Every built-in domain: deterministic tasks, splits apart, references that pass, answers that mustn't."""
+"""The first built-in domains: deterministic tasks, splits apart, references that pass, answers that mustn't."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ import pytest
 from support.grading import KINDS, grade, rollout_of
 
 from tiltyard.domains import demos, load, load_all
-from tiltyard.domains.definition import Split
+from tiltyard.domains.drafts import Split
 from tiltyard.domains.interfaces import parse_action
 from tiltyard_proto import keys
 from tiltyard_proto.messages import BlobRef, Execution, Graded, Task, Verdict
 from tiltyard_proto.outcomes import Outcome
 
-NAMES = tuple(load_all())
+NAMES = (
+    "code.python.functions",
+    "code.python.humaneval",
+    "code.python.repair",
+    "documents.invoice",
+    "math.arithmetic.chain_sum",
+    "shell.files",
+)
 SPLITS = tuple((name, split) for name in NAMES for split in load(name).definition.splits)
 COUNT = 40
 
@@ -43,16 +50,9 @@ def one_per_template(name: str, split: Split, most: int = 60) -> list[Task]:
     return list({task.template: task for task in tasks}.values())[:most]
 
 
-def test_the_list_of_domains() -> None:
-    """The built-in domains."""
-    assert NAMES == (
-        "code.python.functions",
-        "code.python.humaneval",
-        "code.python.repair",
-        "documents.invoice",
-        "math.arithmetic.chain_sum",
-        "shell.files",
-    )
+def test_the_first_domains_are_there() -> None:
+    """The registry holds the domains that the tests below look into; all others go through the entry gate."""
+    assert set(NAMES) <= set(load_all())
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)

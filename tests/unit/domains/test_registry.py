@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tiltyard.domains import Domain, Draft, Request, load, load_all
-from tiltyard.domains.definition import read, read_file
+from tiltyard.domains.family import read, read_file
 from tiltyard.domains.registry import FOLDER
 
 GOOD = 'name = "code.test"\ntitle = "Test"\ndata = "tasks.jsonl"\n[verifier]\nkind = "last_number"\n'
@@ -22,7 +22,8 @@ LINES = (
 def domain(tmp_path: Path, text: str = GOOD, lines: str = LINES) -> Domain:
     (tmp_path / "d.toml").write_text(text)
     (tmp_path / "tasks.jsonl").write_text(lines)
-    return Domain(definition=read_file(tmp_path / "d.toml"), source="d.toml", folder=tmp_path)
+    (one,) = read_file(tmp_path / "d.toml")
+    return Domain(definition=one, source="d.toml", folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,11 @@ def domain(tmp_path: Path, text: str = GOOD, lines: str = LINES) -> Domain:
         (GOOD.replace("title", "titel"), "titel"),
         (GOOD + "[sampling]\nmax_tokens = 3\n", "max_tokens"),
         (GOOD + "[curriculum]\nprior_pass = 1.0\n", "prior_pass"),
+        (GOOD + "[curriculum]\ntarget_low = 0.9\n", "target_low"),
+        (GOOD + "[curriculum]\ntrain_tasks = -1\n", "train_tasks"),
+        (GOOD + "[limits]\nturns = 0\n", "turns"),
+        (GOOD + "[exec]\nwall_s = 0.0\n", "wall_s"),
+        (GOOD + "cost = -1.0\n", "verifier.cost"),
         (GOOD.replace("code.test", "Code Test"), "dotted lower-case"),
         (GOOD.replace('data = "tasks.jsonl"\n', ""), "`generator` or `data`"),
         ('splits = ["eval"]\n' + GOOD, "`trained`"),
@@ -113,7 +119,7 @@ def test_domains_of_other_packages(tmp_path: Path) -> None:
         assert "code.test" in load_all([_Point("code.test", value)])
     with pytest.raises(ValueError, match=r"defined twice: .* and entry point code.test"):
         load_all([_Point("code.test", path), _Point("code.test", path)])
-    with pytest.raises(ValueError, match="same name"):
+    with pytest.raises(ValueError, match="or one below it"):
         load_all([_Point("other.name", path)])
     with pytest.raises(ValueError, match="path of a TOML file"):
         load_all([_Point("code.test", 7)])
@@ -128,9 +134,10 @@ def test_unknown_domains_list_the_known() -> None:
 
 
 def test_every_definition_is_named_like_its_file() -> None:
-    """A built-in definition's file has its domain's name."""
-    for path in FOLDER.glob("*.toml"):
-        assert read_file(path).name == path.stem
+    """A built-in file has the name of its domain, or of the family that all its domains are below."""
+    for path in FOLDER.rglob("*.toml"):
+        for one in read_file(path):
+            assert one.name == path.stem or one.name.startswith(f"{path.stem}.")
 
 
 def test_hosts_of_a_domain_reach_its_tasks(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import build
 
 from tiltyard.aggregator import handler as aggregator
-from tiltyard.domains import definition
+from tiltyard.domains import family
 from tiltyard.sandbox import handler as sandbox
 from tiltyard_proto import flow, keys, topology
 from tiltyard_proto.messages import GroupRecord, Purpose, RolloutLimits, Task, Verdict
@@ -148,11 +148,11 @@ kind = "last_number"
 
 def test_a_definition_overrides_some_fields_of_a_row() -> None:
     """What is left out stays as usual; the rest of the table is untouched."""
-    read = definition.read(DEFINITION + "[failure.out_of_memory]\nretry = true\nflag = true\n", "mine.toml")
+    (read,) = family.read(DEFINITION + "[failure.out_of_memory]\nretry = true\nflag = true\n", "mine.toml")
     assert read.overrides() == {
         "out_of_memory": Consequence(retry=True, grade=Grade.YES, trains=True, flag=True),
     }
-    assert definition.read(DEFINITION, "mine.toml").overrides() == {}
+    assert family.read(DEFINITION, "mine.toml")[0].overrides() == {}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_definition_overrides_some_fields_of_a_row() -> None:
 def test_a_definition_that_may_not_is_refused(text: str, words: str) -> None:
     """The error names the file, the key and why."""
     with pytest.raises(ValueError, match=words) as found:
-        definition.read(DEFINITION + text, "mine.toml")
+        family.read(DEFINITION + text, "mine.toml")
     assert "mine.toml" in str(found.value)
     assert "failure" in str(found.value)
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tiltyard.domains import registry
-from tiltyard.domains.definition import Split
+from tiltyard.domains.drafts import Split
 from tiltyard.kit.settings import RunSettings, SettingsError, Source
 from tiltyard_proto.messages import Task
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tiltyard.domains.definition import Draft, Request
+from tiltyard.domains.drafts import Draft, Request
 
 _CHUNK = 100
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tiltyard.domains.definition import Draft, Request
+from tiltyard.domains.drafts import Draft, Request
 from tiltyard.domains.interfaces import CHECK
 
 from .templates import NAMES, SECOND_NAMES, Consts, Template, draw_args, draw_consts

@@ -13,7 +13,7 @@ from importlib.resources import files
 
 import msgspec
 
-from tiltyard.domains.definition import Draft, Request
+from tiltyard.domains.drafts import Draft, Request
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import msgspec
 
-from tiltyard.domains.definition import Draft, Request
+from tiltyard.domains.drafts import Draft, Request
 
 _FIRST = ("Norden", "Kestrel", "Alder", "Brightwater", "Copperfield", "Sable", "Larkspur", "Juniper", "Quarry", "Ember")
 _LAST = ("Tools", "Supplies", "Foods", "Textiles", "Print", "Logistics", "Glass", "Paper", "Optics", "Seeds")

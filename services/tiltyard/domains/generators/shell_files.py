@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tiltyard.domains.definition import Draft, Request
+from tiltyard.domains.drafts import Draft, Request
 
 _NAMES = ("notes", "list", "data", "log", "items", "report", "names", "input", "stock", "plan")
 _WORDS = ("red", "blue", "oak", "pine", "fox", "owl", "salt", "rice", "tin", "zinc", "corn", "iris", "lime", "plum")
