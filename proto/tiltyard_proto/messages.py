@@ -315,10 +315,19 @@ class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
     components: dict[str, float] = {}
     reasons: tuple[str, ...] = ()
     evidence: BlobRef | None = None
+    """What a grading job wrote and left."""
     verifier: str = ""
     """Kind and version."""
     grading: Execution | None = None
     cpu_s: float = 0.0
+    """Of the verifier and its children; what the sandbox took stands in `grading`."""
+
+    @property
+    def judgement(self) -> str:
+        """'accept' full credit, 'partial' some, 'reject' none; 'quarantine' no verdict: task or grader is at fault."""
+        if self.score is None:
+            return "quarantine"
+        return "accept" if self.passed else "partial" if self.score > 0 else "reject"
 
 
 # ---------------------------------------------------------------- groups, policies, runs

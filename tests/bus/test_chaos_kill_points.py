@@ -42,7 +42,8 @@ from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard.sandbox.work import Worker
 from tiltyard.verifier.app import Verifier
-from tiltyard.verifier.backend import System, installed
+from tiltyard.verifier.backend import System
+from tiltyard.verifier.kinds.registry import installed
 from tiltyard_proto import keys, topology
 from tiltyard_proto.messages import (
     Command,

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tiltyard.verifier.backend import BUILT_IN
+from tiltyard.verifier.kinds.registry import built_in
 from tiltyard_proto.messages import BlobRef, Execution, Graded, GroupRef, Job, Rollout, Task, Turn, Verdict
 from tiltyard_proto.outcomes import Outcome
 
-KINDS = {kind.name: kind for kind in BUILT_IN}
+KINDS = {kind.name: kind for kind in built_in()}
 WALL_S = 20.0
 
 

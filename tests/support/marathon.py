@@ -33,7 +33,8 @@ from tiltyard.trainer.app import Trainer
 from tiltyard.trainer.backend import BusStreams, FakeLearner
 from tiltyard.trainer.settings import TrainerSettings
 from tiltyard.verifier.app import Verifier
-from tiltyard.verifier.backend import System, installed
+from tiltyard.verifier.backend import System
+from tiltyard.verifier.kinds.registry import installed
 from tiltyard_proto.topology import EXECUTE, VERIFY
 
 MOST_TOKENS = 1 << 21

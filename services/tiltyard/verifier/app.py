@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio.to_thread
 from prometheus_client import Counter
 
 from tiltyard.kit.bus import Out
@@ -11,8 +12,9 @@ from tiltyard.kit.settings import SettingsError
 from tiltyard_proto.messages import Graded, Job, Rollout, Verdict
 from tiltyard_proto.topology import VERIFY
 
-from . import handler
-from .backend import System, World, installed
+from . import handler, limits
+from .backend import System, World, keep_nothing
+from .kinds.registry import installed
 from .settings import VerifierSettings
 
 VERDICTS = Counter("tiltyard_verifier_verdicts", "Verdicts by domain and result", ["domain", "result"])
@@ -22,13 +24,17 @@ JOBS = Counter("tiltyard_verifier_jobs", "Grading jobs planned, by domain", ["do
 class Verifier:
     """One verifier process."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, threads: int = 4) -> None:
         self.world = world
+        self.threads = anyio.CapacityLimiter(threads)
 
     async def handle(self, message: Rollout | Graded) -> list[Out]:
         """One message of stage verify."""
         try:
-            sent = handler.handle(message, self.world)
+            if handler.waits(message, self.world):
+                sent = await anyio.to_thread.run_sync(handler.handle, message, self.world, limiter=self.threads)
+            else:
+                sent = handler.handle(message, self.world)
         except handler.NotReady as error:
             raise Reject("validation", str(error)) from error
         for _, result in sent:
@@ -49,17 +55,21 @@ async def start(ctx: Context) -> None:
     settings = ctx.settings
     assert isinstance(settings, VerifierSettings)
     try:
-        verifier = Verifier(System(installed(settings.kinds)))
+        keep = ctx.blobs.put if settings.evidence else keep_nothing
+        verifier = Verifier(System(installed(settings.kinds), keep), settings.threads)
     except ValueError as error:
         raise SettingsError(f"[verifier] kinds: {error}") from error
     ctx.log.info("verifier_ready", kinds=sorted(verifier.world.kinds))
-    await serve(
-        ctx.bus,
-        VERIFY,
-        verifier.handle,
-        slots=settings.slots,
-        stop=ctx.stop,
-        bury=handler.bury,
-        drain_s=ctx.service.drain_s,
-        breaker=ctx.breaker(VERIFY),
-    )
+    try:
+        await serve(
+            ctx.bus,
+            VERIFY,
+            verifier.handle,
+            slots=settings.slots,
+            stop=ctx.stop,
+            bury=handler.bury,
+            drain_s=ctx.service.drain_s,
+            breaker=ctx.breaker(VERIFY),
+        )
+    finally:
+        limits.close()

@@ -1,62 +1,62 @@
-"""The verifier's outside world: the installed kinds and the clock.
-
-A package offers a kind through the entry point group `tiltyard.verifiers`: the entry point's name is the kind's, its
-value an object with the shape of `kinds.base.Kind`. Invariant: a name belongs to one kind; two are an error
-that names both.
-"""
+"""The verifier's outside world: the installed kinds, the clocks, and where evidence is kept."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from hashlib import sha256
 from typing import Protocol
 
-from .kinds.base import Kind
-from .kinds.fields.kind import KIND as FIELDS
-from .kinds.files.kind import KIND as FILES
-from .kinds.humaneval.kind import KIND as HUMANEVAL
-from .kinds.last_number.kind import KIND as LAST_NUMBER
-from .kinds.python_calls.kind import KIND as PYTHON_CALLS
+from tiltyard_proto.messages import BlobRef
 
-GROUP = "tiltyard.verifiers"
-BUILT_IN: tuple[Kind, ...] = (FIELDS, FILES, HUMANEVAL, LAST_NUMBER, PYTHON_CALLS)
+from . import limits
+from .kinds.registry import AnyKind, built_in
 
 
 class World(Protocol):
     """What the handler needs besides its message."""
 
     @property
-    def kinds(self) -> Mapping[str, Kind]:
+    def kinds(self) -> Mapping[str, AnyKind]:
         """Kinds by name."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
 
     def cpu(self) -> float:
-        """CPU seconds of this process; only differences count."""
+        """CPU seconds of this thread and of the children that worked for it; only differences count."""
+
+    def keep(self, evidence: bytes) -> BlobRef | None:
+        """Store evidence; None when none is kept."""
+
+
+def keep_nothing(evidence: bytes) -> BlobRef | None:
+    """For a verifier without a blob store."""
+    return None
 
 
 @dataclass(frozen=True)
 class System:
     """The real world."""
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, AnyKind]
+    keep: Callable[[bytes], BlobRef | None] = keep_nothing
 
     def now(self) -> float:
         return time.time()
 
     def cpu(self) -> float:
-        return time.process_time()
+        return time.thread_time() + limits.spent()
 
 
 @dataclass
 class Fake:
     """A world with clocks that tick at every look."""
 
-    kinds: Mapping[str, Kind] = field(default_factory=lambda: {kind.name: kind for kind in BUILT_IN})
+    kinds: Mapping[str, AnyKind] = field(default_factory=lambda: {kind.name: kind for kind in built_in()})
     time: float = 1_000.0
+    kept: list[bytes] = field(default_factory=list)
 
     def now(self) -> float:
         self.time += 0.5
@@ -66,32 +66,7 @@ class Fake:
         self.time += 0.5
         return self.time
 
-
-def installed(only: Sequence[str] = (), points: Iterable[EntryPoint] | None = None) -> dict[str, Kind]:
-    """Built-in kinds and those of other packages by name. ValueError: a name twice, one that can't be loaded, or one
-    of `only` that isn't there."""
-    kinds: dict[str, Kind] = {kind.name: kind for kind in BUILT_IN}
-    sources = {kind.name: f"built-in kind {kind.name}" for kind in BUILT_IN}
-    for point in entry_points(group=GROUP) if points is None else points:
-        source = f"entry point {point.name} = {point.value}"
-        if point.name in kinds:
-            raise ValueError(f"verifier kind {point.name!r} is there twice: {sources[point.name]} and {source}")
-        kinds[point.name] = _load(point, source)
-        sources[point.name] = source
-    missing = [name for name in only if name not in kinds]
-    if missing:
-        raise ValueError(f"verifier kinds {missing}: not installed; there are {sorted(kinds)}")
-    return {name: kind for name, kind in sorted(kinds.items()) if not only or name in only}
-
-
-def _load(point: EntryPoint, source: str) -> Kind:
-    try:
-        kind: Kind = point.load()
-    except (ImportError, AttributeError) as err:
-        raise ValueError(f"{source}: can't be loaded: {err}") from err
-    for member in ("name", "version", "plan", "judge"):
-        if not hasattr(kind, member):
-            raise ValueError(f"{source}: a verifier kind needs `{member}`")
-    if kind.name != point.name:
-        raise ValueError(f"{source}: the kind is named {kind.name!r}; give both the same name")
-    return kind
+    def keep(self, evidence: bytes) -> BlobRef | None:
+        self.kept.append(evidence)
+        digest = sha256(evidence).hexdigest()
+        return BlobRef(uri=f"sha256:{digest}", size=len(evidence), sha256=digest)

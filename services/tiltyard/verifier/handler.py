@@ -17,7 +17,8 @@ from tiltyard_proto.outcomes import Grade, Outcome, policy_for
 from tiltyard_proto.topology import Stage
 
 from .backend import World
-from .kinds.base import BrokenTask, Kind
+from .kinds.base import Quarantine
+from .kinds.registry import AnyKind
 
 Sent = list[tuple[Stage[Message], Message]]
 MAX_DETAIL = 500
@@ -41,11 +42,11 @@ def handle(message: Rollout | Graded, world: World) -> Sent:
         detail = f"no verifier kind {rollout.task.verification.kind!r} is installed; there are {have}"
         return _ended(rollout, Outcome.TASK_BROKEN, detail, world)
     if isinstance(message, Rollout):
-        return _judged(message, world, lambda: kind.plan(message.task, message))
+        return _judged(message, None, world, kind, lambda: kind.plan(message.task, message))
     if policy_for(message.execution.outcome, overrides).grade is not Grade.YES:
         detail = f"grading: {message.execution.detail}"
         return _ended(rollout, message.execution.outcome, detail, world)
-    return _judged(rollout, world, lambda: _judge(kind, message))
+    return _judged(rollout, message, world, kind, lambda: kind.judge(rollout.task, message))
 
 
 def bury(message: Rollout | Graded, outcome: Outcome, detail: str) -> Sent:
@@ -54,21 +55,28 @@ def bury(message: Rollout | Graded, outcome: Outcome, detail: str) -> Sent:
     return [(topology.VERDICT, flow.ungraded(rollout, outcome, detail))]
 
 
-def _judge(kind: Kind, graded: Graded) -> Verdict:
-    return kind.judge(graded.rollout.task, graded)
+def waits(message: Rollout | Graded, world: World) -> bool:
+    """Must `handle` be called in a thread, since the kind waits for others?"""
+    task = message.rollout.task if isinstance(message, Graded) else message.task
+    kind = world.kinds.get(task.verification.kind)
+    return kind is not None and kind.blocking
 
 
-def _judged(rollout: Rollout, world: World, decide: Callable[[], Verdict | Job]) -> Sent:
+def _judged(
+    rollout: Rollout, graded: Graded | None, world: World, kind: AnyKind, decide: Callable[[], Verdict | Job]
+) -> Sent:
     before = world.cpu()
     try:
         result = decide()
-    except BrokenTask as err:
-        return _ended(rollout, Outcome.TASK_BROKEN, str(err), world)
+        evidence = b"" if isinstance(result, Job) else kind.evidence(graded)
+    except Quarantine as err:
+        return _ended(rollout, err.outcome, str(err), world)
     except Exception as err:  # a kind may come from another package and fail in any way: that is never a score
         return _ended(rollout, Outcome.VERIFIER_FAILED, f"{type(err).__name__}: {err}", world)
     if isinstance(result, Job):
         return [(topology.EXECUTE, result)]
-    return [(topology.VERDICT, msgspec.structs.replace(result, cpu_s=world.cpu() - before))]
+    ref = world.keep(evidence) if evidence else None
+    return [(topology.VERDICT, msgspec.structs.replace(result, evidence=ref, cpu_s=world.cpu() - before))]
 
 
 def _ended(rollout: Rollout, outcome: Outcome, detail: str, world: World) -> Sent:

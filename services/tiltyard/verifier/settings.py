@@ -14,3 +14,7 @@ class VerifierSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Messages in hand at once in this process; grading runs elsewhere, so this bounds memory only."""
     kinds: tuple[str, ...] = ()
     """Verifier kinds to serve; empty: every installed one."""
+    threads: Positive = 4
+    """Verdicts at once of kinds that wait for a child process or a judge."""
+    evidence: bool = True
+    """Store what a grading job wrote and left as a blob beside its verdict."""

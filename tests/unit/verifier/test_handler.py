@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
 import msgspec
@@ -10,8 +9,9 @@ import pytest
 from support.grading import rollout_of, run_job
 
 from tiltyard.verifier import handler
-from tiltyard.verifier.backend import BUILT_IN, Fake, System, World, installed
-from tiltyard.verifier.kinds.base import Kind, verdict
+from tiltyard.verifier.backend import Fake, System, World
+from tiltyard.verifier.kinds.base import Kind, NoOptions, Part, Unsure, verdict
+from tiltyard.verifier.kinds.registry import AnyKind, built_in, check_options, installed
 from tiltyard_proto.messages import Execution, Graded, Job, Message, Rollout, RolloutLimits, Task, Verdict, Verification
 from tiltyard_proto.outcomes import CONSEQUENCES, Grade, Outcome
 from tiltyard_proto.topology import EXECUTE, GENERATE, VERDICT
@@ -30,12 +30,14 @@ def task(kind: str = "python_calls", attempts: int = 2) -> Task:
     )
 
 
-@dataclass(frozen=True)
-class Failing:
+class Anything(Part, frozen=True, forbid_unknown_fields=False):
+    """Data that nobody looks at."""
+
+
+class Failing(Kind[Anything, NoOptions]):
     """A kind that always raises."""
 
-    name: str = "failing"
-    version: str = "1"
+    name, version, data, options = "failing", "1", Anything, NoOptions
 
     def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
         raise KeyError("a fault of the kind")
@@ -44,12 +46,19 @@ class Failing:
         raise ZeroDivisionError
 
 
-@dataclass(frozen=True)
-class Echo:
+class Doubting(Failing):
+    """A kind that can't tell."""
+
+    name = "doubting"
+
+    def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
+        raise Unsure("two checkers disagree")
+
+
+class Echo(Kind[Anything, NoOptions]):
     """A kind that passes everything."""
 
-    name: str = "echo"
-    version: str = "7"
+    name, version, data, options = "echo", "7", Anything, NoOptions
 
     def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
         return verdict(self, rollout, 1.0, passed=True)
@@ -61,11 +70,11 @@ class Echo:
 ECHO = Echo()
 
 
-def world(*kinds: Kind) -> World:
-    return Fake(kinds={kind.name: kind for kind in (*BUILT_IN, *kinds)})
+def world(*kinds: AnyKind) -> Fake:
+    return Fake(kinds={kind.name: kind for kind in (*built_in(), *kinds)})
 
 
-def one(message: Rollout | Graded, *kinds: Kind) -> tuple[str, Message]:
+def one(message: Rollout | Graded, *kinds: AnyKind) -> tuple[str, Message]:
     ((stage, sent),) = handler.handle(message, world(*kinds))
     assert stage.accepts(sent)
     assert stage.subject(sent)
@@ -132,6 +141,51 @@ def test_a_failing_kind_is_never_a_score() -> None:
         assert (found.score, found.outcome) == (None, Outcome.VERIFIER_FAILED)
 
 
+def test_doubt_is_never_a_score() -> None:
+    """A kind that can't tell says so as a `Quarantine`: after the last attempt a verdict without a score."""
+    _, found = one(rollout_of(task("doubting", attempts=1), RIGHT), Doubting())
+    assert isinstance(found, Verdict)
+    assert (found.score, found.judgement, found.reasons) == (None, "quarantine", ("two checkers disagree",))
+
+
+def test_what_a_job_left_is_kept_as_evidence() -> None:
+    """The outputs and files of a grading job go to the blob store; a verdict without a job has no evidence."""
+    kept = world()
+    (_, job), *_ = handler.handle(rollout_of(task(), RIGHT), kept)
+    assert isinstance(job, Job)
+    (_, found), *_ = handler.handle(run_job(job), kept)
+    assert isinstance(found, Verdict)
+    assert found.evidence is not None
+    assert found.evidence.size == len(kept.kept[0])
+    assert msgspec.json.decode(kept.kept[0])["files"] == {"results.jsonl": '{"call": 0, "value": 2}\n'}
+    handler.handle(rollout_of(task(), "no idea"), kept)
+    assert len(kept.kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("score", "passed", "word"),
+    [(1.0, True, "accept"), (0.4, False, "partial"), (0.0, False, "reject"), (None, False, "quarantine")],
+)
+def test_a_verdict_is_one_of_four_words(score: float | None, passed: bool, word: str) -> None:
+    """Full credit, some, none, or no verdict."""
+    found = Verdict(rollout=rollout_of(task(), RIGHT), outcome=Outcome.FINISHED, score=score, passed=passed)
+    assert found.judgement == word
+
+
+def test_options_are_checked_by_their_kind() -> None:
+    """A domain's options are read as the kind's own type, before any task is drawn."""
+    kinds = installed(points=[])
+    check_options(kinds, "last_number", {"tolerance": 0.5})
+    for kind, options, says in (
+        ("last_number", {"tolerence": 0.5}, "tolerence"),
+        ("last_number", {"tolerance": "much"}, "tolerance"),
+        ("last_numbers", {}, "no kind 'last_numbers'"),
+        ("humaneval", {"definition": 1}, "definition"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            check_options(kinds, kind, options)
+
+
 def test_a_broken_task_is_retired_without_a_score() -> None:
     """Unusable verification data or an unknown kind end as TASK_BROKEN with the reason."""
     broken = msgspec.structs.replace(task(), verification=Verification(kind="python_calls", data={"function": "f"}))
@@ -166,7 +220,7 @@ def test_bury_closes_the_group() -> None:
 @pytest.mark.parametrize("real", [System(installed()), Fake()])
 def test_worlds(real: World) -> None:
     """The system and its fake hold the built-in kinds and clocks that don't go back."""
-    assert {kind.name for kind in BUILT_IN} <= set(real.kinds)
+    assert {kind.name for kind in built_in()} <= set(real.kinds)
     assert real.now() <= real.now()
     assert real.cpu() <= real.cpu()
 
@@ -183,13 +237,26 @@ def test_kinds_of_other_packages() -> None:
         installed(points=[_Loaded("files", ECHO)])
     with pytest.raises(ValueError, match="give both the same name"):
         installed(points=[_Loaded("other", ECHO)])
-    with pytest.raises(ValueError, match="needs `version`"):
+    with pytest.raises(ValueError, match="expected an object of a class below"):
         installed(points=[_Loaded("thing", point("thing", "x"))])
+    with pytest.raises(ValueError, match="needs `version`"):
+        installed(points=[_Loaded("nameless", Nameless())])
     with pytest.raises(ValueError, match="can't be loaded"):
         installed(points=[point("gone", "no_such_module:KIND")])
     with pytest.raises(ValueError, match="not installed"):
         installed(only=["nope"])
     assert list(installed(only=["files"])) == ["files"]
+
+
+class Nameless(Failing):
+    """A kind that lacks its version."""
+
+    name = "nameless"
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "version":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
 
 
 class _Loaded(EntryPoint):

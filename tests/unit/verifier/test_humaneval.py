@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from support.grading import KINDS, grade, rollout_of, run_job
 
-from tiltyard.verifier.kinds.humaneval.kind import nonce
+from tiltyard.verifier.kinds.sandboxed import nonce
 from tiltyard_proto.messages import Execution, Graded, Job, Task, Verdict, Verification
 from tiltyard_proto.outcomes import Outcome
 
@@ -126,7 +126,7 @@ def test_runs_through_runpy() -> None:
 def test_only_the_nonce_counts(stdout: bytes) -> None:
     """Output without this rollout's nonce, or without calls, passes nothing."""
     rollout = rollout_of(TASK, "    return 1")
-    out = stdout.replace(b"KEY", nonce(rollout).encode())
+    out = stdout.replace(b"KEY", nonce("humaneval", rollout).encode())
     verdict = KIND.judge(TASK, Graded(rollout=rollout, execution=Execution(outcome=Outcome.FINISHED, stdout=out)))
     assert isinstance(verdict, Verdict)
     assert verdict.score == 0.0

@@ -12,11 +12,12 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
-from tiltyard.verifier.kinds.base import BrokenTask, final_text, read, verdict
-from tiltyard_proto.messages import Graded, Job, Rollout, Task, Verdict
+from tiltyard.verifier.kinds.base import BrokenTask, Finding, Probe, Rule
+from tiltyard_proto.messages import Task
 
 from .compare import amount, is_null, matches, read_date
 from .data import Data, Options
+from .probes import probes
 
 MAX_TEXT = 16_384
 
@@ -25,20 +26,22 @@ class Unreadable(ValueError):
     """The answer isn't one JSON object."""
 
 
-class Fields:
+class Fields(Rule[Data, Options]):
     """The kind."""
 
     name = "fields"
     version = "1"
+    data = Data
+    options = Options
 
-    def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
-        data = read(self.name, "data", task.verification.data, Data)
-        options = read(self.name, "options", task.verification.options, Options)
+    def refuse(self, data: Data) -> None:
         _check(data)
+
+    def check(self, data: Data, options: Options, text: str) -> Finding:
         try:
-            answer = read_object(final_text(rollout))
+            answer = read_object(text)
         except Unreadable as err:
-            return verdict(self, rollout, 0.0, components={"readable": 0.0, "f1": 0.0}, reasons=(str(err),))
+            return Finding(score=0.0, components={"readable": 0.0, "f1": 0.0}, reasons=(str(err),))
         given = {key: value for key, value in answer.items() if not is_null(value)}
         wanted = [key for key, field in data.fields.items() if field.value is not None]
         right = [key for key in wanted if key in given and matches(data.fields[key], given[key])]
@@ -46,19 +49,15 @@ class Fields:
         touched = any(key in data.fields for key in answer)
         reasons = [_reason(key, data, given) for key in wanted if key not in right]
         reasons += [f"{key} is given but not in the document" for key in given if key not in wanted]
-        return verdict(
-            self,
-            rollout,
-            options.base + (1 - options.base) * f1 if touched or f1 == 1.0 else 0.0,
+        return Finding(
+            score=options.base + (1 - options.base) * f1 if touched or f1 == 1.0 else 0.0,
             passed=f1 == 1.0,
             components={"readable": 1.0, "f1": round(f1, 6)},
-            reasons=tuple(reasons[:20]),
+            reasons=tuple(reasons),
         )
 
-    def judge(self, task: Task, graded: Graded) -> Verdict:
-        verdict_or_job = self.plan(task, graded.rollout)
-        assert isinstance(verdict_or_job, Verdict)  # nothing is ever planned to run
-        return verdict_or_job
+    def probes(self, task: Task) -> tuple[Probe, ...]:
+        return probes(self.data_of(task), task.reference)
 
 
 def _check(data: Data) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tiltyard.verifier.kinds.base import BrokenTask, read, verdict
+from tiltyard.verifier.kinds.base import BrokenTask, Kind, Probe, verdict
+from tiltyard.verifier.kinds.sandboxed import last_workspace
 from tiltyard_proto.messages import Command, Graded, Job, Rollout, Task, Verdict
 
 from .data import Data, Options
@@ -19,16 +20,18 @@ from .data import Data, Options
 MAX_FILE = 1 << 20
 
 
-class Files:
+class Files(Kind[Data, Options]):
     """The kind."""
 
     name = "files"
     version = "1"
+    data = Data
+    options = Options
 
     def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
-        data = read(self.name, "data", task.verification.data, Data)
+        data = self.data_of(task)
         _demands(task, data)
-        workspace = next((turn.workspace for turn in reversed(rollout.turns) if turn.workspace), None)
+        workspace = last_workspace(rollout)
         if workspace is None:
             return self._verdict(task, rollout, task.environment.files, None)
         paths = {*data.expected, *data.absent, *task.environment.files}
@@ -44,9 +47,16 @@ class Files:
     def judge(self, task: Task, graded: Graded) -> Verdict:
         return self._verdict(task, graded.rollout, graded.files, graded)
 
+    def probes(self, task: Task) -> tuple[Probe, ...]:
+        return (
+            Probe(name="in a fence", texts=(f"```sh\n{task.reference}\n```",)),
+            Probe(name="only talk", texts=("echo done",), wanted="reject"),
+            Probe(name="work by another name", texts=("touch solution.txt result.txt answer.txt",), wanted="no_accept"),
+        )
+
     def _verdict(self, task: Task, rollout: Rollout, found: Mapping[str, bytes], graded: Graded | None) -> Verdict:
-        data = read(self.name, "data", task.verification.data, Data)
-        options = read(self.name, "options", task.verification.options, Options)
+        data = self.data_of(task)
+        options = self.options_of(task)
         changes, kept = _demands(task, data)
         missed = [_problem(path, want, found, data.compare) for path, want in changes.items()]
         damage = [_problem(path, want, found, data.compare) for path, want in kept.items()]

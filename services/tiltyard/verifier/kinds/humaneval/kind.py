@@ -10,34 +10,41 @@ Left out: problems whose arguments or results aren't plain values.
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 from tiltyard.domains.interfaces import code_of
-from tiltyard.verifier.kinds.base import final_text, read, verdict
+from tiltyard.verifier.kinds.base import Kind, NoOptions, Probe, final_text, verdict
 from tiltyard.verifier.kinds.guest import script
+from tiltyard.verifier.kinds.sandboxed import nonce, said_with, unrunnable
 from tiltyard.verifier.kinds.submission import extract
+from tiltyard.verifier.kinds.tampering import python_probes
 from tiltyard_proto.messages import Candidate, Command, Graded, Job, Rollout, Task, Verdict
 
 from .data import Data
 
-MAX_CODE = 65_536
 RUNNER = script("humaneval")
 CANDIDATE = script("humaneval", "candidate")
 
 
-class HumanEval:
+class HumanEval(Kind[Data, NoOptions]):
     """The kind."""
 
     name = "humaneval"
     version = "1"
+    data = Data
+    options = NoOptions
 
     def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
-        data = read(self.name, "data", task.verification.data, Data)
+        data = self.data_of(task)
         code = submission(final_text(rollout), data)
-        if not code or len(code) > MAX_CODE or "\0" in code or any("\ud800" <= char <= "\udfff" for char in code):
-            return verdict(self, rollout, 0.0, reasons=("there is no code, or not one that can be run",))
-        job = {"nonce": nonce(rollout), "function": data.function, "prompt": data.prompt, "check": data.check}
+        if refusal := unrunnable(code):
+            return verdict(self, rollout, 0.0, reasons=(refusal,))
+        job = {
+            "nonce": nonce(self.name, rollout),
+            "function": data.function,
+            "prompt": data.prompt,
+            "check": data.check,
+        }
         return Job(
             rollout=rollout,
             command=Command(
@@ -54,13 +61,16 @@ class HumanEval:
         )
 
     def judge(self, task: Task, graded: Graded) -> Verdict:
-        key = nonce(graded.rollout)
-        word, _, detail = _last_line(graded.execution.stdout, key).partition(" ")
+        key = nonce(self.name, graded.rollout)
+        word, _, detail = said_with(graded.execution.stdout, key).partition(" ")
         calls = int(detail) if word == "passed" and detail.isdecimal() and len(detail) < 9 else 0
         if calls:
             return verdict(self, graded.rollout, 1.0, passed=True, components={"calls": float(calls)}, graded=graded)
         reason = detail if word == "failed" else f"the check didn't come to its end ({graded.execution.outcome.value})"
         return verdict(self, graded.rollout, 0.0, reasons=(reason,), graded=graded)
+
+    def probes(self, task: Task) -> tuple[Probe, ...]:
+        return python_probes(task.reference, self.data_of(task).function)
 
 
 def submission(text: str, data: Data) -> str:
@@ -74,20 +84,6 @@ def submission(text: str, data: Data) -> str:
     if not body.startswith((" ", "\t")):
         body = "\n".join(f"    {line}" for line in body.split("\n"))
     return f"{data.prompt}\n{body}"
-
-
-def nonce(rollout: Rollout) -> str:
-    """What the checking process must repeat: derived from ids that never enter the sandbox."""
-    key = f"{rollout.id}/{rollout.attempt}/{rollout.task.id}/{rollout.created}".encode()
-    return hashlib.blake2b(key, digest_size=16, person=b"humaneval").hexdigest()
-
-
-def _last_line(stdout: bytes, key: str) -> str:
-    """What the last line that begins with `key` says; empty when there is none."""
-    for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
-        if line.startswith(f"{key} "):
-            return line.removeprefix(f"{key} ")
-    return ""
 
 
 KIND = HumanEval()

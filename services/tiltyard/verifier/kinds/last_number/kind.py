@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from tiltyard.verifier.kinds.base import BrokenTask, final_text, read, verdict
-from tiltyard_proto.messages import Graded, Job, Rollout, Task, Verdict
+from tiltyard.verifier.kinds.base import BrokenTask, Finding, Probe, Rule
+from tiltyard_proto.messages import Task
 
 from .data import Data, Options
 
@@ -28,29 +28,38 @@ _NUMBER = re.compile(
 _NO_LITERAL = re.compile(r"\s?(?:\^|!(?=\s*$)|[²³]|\*\*[0-9(])|[eE][+-]?[0-9]|\.?[0-9]")
 
 
-class LastNumber:
+class LastNumber(Rule[Data, Options]):
     """The kind."""
 
     name = "last_number"
     version = "1"
+    data = Data
+    options = Options
 
-    def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
-        data = read(self.name, "data", task.verification.data, Data)
-        options = read(self.name, "options", task.verification.options, Options)
-        right = last_number(data.answer)
-        if right is None:
+    def refuse(self, data: Data) -> None:
+        if last_number(data.answer) is None:
             raise BrokenTask(f"the reference answer {data.answer[:100]!r} holds no number")
-        got = last_number(final_text(rollout))
+
+    def check(self, data: Data, options: Options, text: str) -> Finding:
+        right, got = last_number(data.answer), last_number(text)
+        assert right is not None
         if got is None:
-            return verdict(self, rollout, 0.0, reasons=("the answer holds no number to read",))
+            return Finding(score=0.0, reasons=("the answer holds no number to read",))
         passed = abs(got - right) <= Fraction(options.tolerance) * abs(right)
         reasons = () if passed else (f"the last number is {_show(got)}, right is {data.answer}",)
-        return verdict(self, rollout, float(passed), passed=passed, reasons=reasons)
+        return Finding(score=float(passed), passed=passed, reasons=reasons)
 
-    def judge(self, task: Task, graded: Graded) -> Verdict:
-        verdict_or_job = self.plan(task, graded.rollout)
-        assert isinstance(verdict_or_job, Verdict)  # nothing is ever planned to run
-        return verdict_or_job
+    def probes(self, task: Task) -> tuple[Probe, ...]:
+        answer = self.data_of(task).answer
+        right = last_number(answer)
+        assert right is not None
+        return (
+            Probe(name="prose before", texts=(f"The result is {answer}",)),
+            Probe(name="a closing stop", texts=(f"{answer}.",)),
+            Probe(name="fenced", texts=(f"```\n{answer}\n```",)),
+            Probe(name="one more", texts=(_show(right + 1),), wanted="reject"),
+            Probe(name="the other sign", texts=(_show(-right) if right else "1",), wanted="reject"),
+        )
 
 
 def last_number(text: str) -> Fraction | None:

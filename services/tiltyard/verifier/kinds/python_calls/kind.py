@@ -10,28 +10,30 @@ from __future__ import annotations
 
 import ast
 
-from tiltyard.verifier.kinds.base import final_text, read, verdict
+from tiltyard.verifier.kinds.base import Kind, Probe, final_text, verdict
 from tiltyard.verifier.kinds.guest import script
+from tiltyard.verifier.kinds.sandboxed import call_results, shown, unrunnable
 from tiltyard.verifier.kinds.submission import MAX_PARSE, defines, extract, parse
-from tiltyard.verifier.kinds.values import Unreadable, decode_line, same, untag
+from tiltyard.verifier.kinds.tampering import python_probes
+from tiltyard.verifier.kinds.values import Unreadable, same, untag
 from tiltyard_proto.messages import Command, Graded, Job, Rollout, Task, Verdict
 
 from .data import Call, Data, Options, arguments, expected
 
 RESULTS = "results.jsonl"
-MAX_RESULTS = 1 << 20
-MAX_CODE = 65_536
 RUNNER = script("python_calls")
 
 
-class PythonCalls:
+class PythonCalls(Kind[Data, Options]):
     """The kind."""
 
     name = "python_calls"
     version = "1"
+    data = Data
+    options = Options
 
     def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
-        data = read(self.name, "data", task.verification.data, Data)
+        data = self.data_of(task)
         code = extract(final_text(rollout), data.function)
         refusal = _refusal(code, data.function)
         if refusal:
@@ -54,9 +56,9 @@ class PythonCalls:
         )
 
     def judge(self, task: Task, graded: Graded) -> Verdict:
-        data = read(self.name, "data", task.verification.data, Data)
-        options = read(self.name, "options", task.verification.options, Options)
-        results, loading = _results(graded.files.get(RESULTS, b""), len(data.calls))
+        data = self.data_of(task)
+        options = self.options_of(task)
+        results, loading = call_results(graded.files.get(RESULTS, b""), len(data.calls))
         findings = [_finding(call, results.get(i), options.tolerance) for i, call in enumerate(data.calls)]
         right = findings.count(None)
         share = right / len(data.calls)
@@ -77,38 +79,20 @@ class PythonCalls:
             graded=graded,
         )
 
+    def probes(self, task: Task) -> tuple[Probe, ...]:
+        return python_probes(task.reference, self.data_of(task).function)
+
 
 def _refusal(code: str, function: str) -> str:
     """Why the code can't pass, found without running it; empty when it must run."""
-    if not code.strip():
-        return "there is no code"
-    if len(code) > MAX_CODE or "\0" in code:
-        return f"the code is longer than {MAX_CODE} characters or contains a NUL"
-    if any("\ud800" <= char <= "\udfff" for char in code):
-        return "the code isn't valid Unicode"
+    if refusal := unrunnable(code):
+        return refusal
     if len(code) > MAX_PARSE:
         return ""
     tree = parse(code)
     if not isinstance(tree, ast.Module):
         return tree
     return "" if defines(tree, function) else f"the code doesn't define {function}"
-
-
-def _results(raw: bytes, count: int) -> tuple[dict[int, dict[str, object]], str]:
-    """The first record of each call, and the error of loading if there was one."""
-    found: dict[int, dict[str, object]] = {}
-    loading = ""
-    for line in raw[:MAX_RESULTS].splitlines()[: count + 1]:
-        try:
-            record = decode_line(line)
-        except Unreadable:
-            continue
-        index = record.get("call")
-        if index == -1:
-            loading = str(record.get("error"))
-        elif type(index) is int and 0 <= index < count:
-            found.setdefault(index, record)
-    return found, loading
 
 
 def _finding(call: Call, record: dict[str, object] | None, tolerance: float) -> str | None:
@@ -124,14 +108,7 @@ def _finding(call: Call, record: dict[str, object] | None, tolerance: float) -> 
         return f"{call.call} has an unreadable result: {err}"
     if same(got, value, tolerance):
         return None
-    return f"{call.call} returned {_short(got)}, right is {call.expect[:100]}"
-
-
-def _short(value: object) -> str:
-    try:
-        return repr(value)[:100]
-    except ValueError:  # an integer with more digits than Python prints
-        return "a huge number"
+    return f"{call.call} returned {shown(got)}, right is {call.expect[:100]}"
 
 
 KIND = PythonCalls()
