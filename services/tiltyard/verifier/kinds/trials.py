@@ -53,7 +53,7 @@ class Trial(Part, frozen=True):
 
 
 class Ruling(Part, frozen=True):
-    """What something other than a verifier says to a case: the entry gate about a task, the aggregator about a group."""
+    """What something other than a verifier says: the entry gate about a task, the aggregator about a group."""
 
     verdict: Judgement
     score: float | list[float | None] | None = None
