@@ -53,7 +53,7 @@ def test_time_is_up(bomb: object) -> None:
         call(target(bomb), None, QUICK)
     assert caught.value.outcome is Outcome.VERIFIER_TIMEOUT
     assert time.monotonic() - before < 30
-    assert limits.spent() - spent >= 0.3
+    assert limits.spent() - spent > 0.29
 
 
 def test_waiting_ends_too() -> None:
