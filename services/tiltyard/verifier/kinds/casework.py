@@ -21,7 +21,7 @@ def task_of(
     environment: Environment = Environment(),  # noqa: B008  # frozen
     turns: int = 1,
 ) -> Task:
-    """A task with the case's words as its prompt; a case's own `setup` stands over `data`, `options` and `reference`."""
+    """A task with the case's words as its prompt; its own `setup` stands over `data`, `options` and `reference`."""
     return with_id(
         Task(
             id="",
