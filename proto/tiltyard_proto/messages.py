@@ -358,7 +358,8 @@ class Group(Message, frozen=True, kw_only=True, tag="group"):
     trainable: bool
     """False for evaluations, and when rewards do not vary or too few members count."""
     reason: str = ""
-    """Why it does not train: 'evaluation', 'zero_variance', 'too_few', 'unanswered' (no member says anything)."""
+    """Why it does not train: 'evaluation', 'zero_variance', 'too_few', 'unanswered' (no member says anything),
+    'unverified' (the verifier failed on too many members)."""
     opened: float = 0.0
     closed: float = 0.0
 

@@ -77,6 +77,7 @@ class Groups:
             kind=self.settings.advantage,
             min_members=self.settings.min_members,
             min_spread=self.settings.min_spread,
+            max_unverified=self.settings.max_unverified,
         )
         return [(topology.GROUP, group)]
 

@@ -18,9 +18,13 @@ import msgspec
 from tiltyard_proto import keys, topology
 from tiltyard_proto.flow import UNANSWERED, unanswered
 from tiltyard_proto.messages import Group, GroupRecord, Member, Purpose, Verdict
-from tiltyard_proto.outcomes import Attribution, policy_for
+from tiltyard_proto.outcomes import Attribution, Outcome, policy_for
 
 STD_FLOOR = 1e-4
+UNVERIFIED = frozenset(
+    (Outcome.VERIFIER_FAILED, Outcome.VERIFIER_TIMEOUT, Outcome.NO_RESULT, Outcome.JUDGE_UNAVAILABLE)
+)
+"""The policy has answered and nobody could tell how well; which members that hits may depend on their answers."""
 
 
 def add_member(record: GroupRecord, member: int) -> GroupRecord:
@@ -64,10 +68,13 @@ def close(
     kind: Literal["mean_std", "mean"] = "mean_std",
     min_members: int = 2,
     min_spread: float = 1e-6,
+    max_unverified: float = 0.25,
 ) -> Group:
     """The closed group of the verdicts that are there."""
     rewards = [verdict.score for verdict in verdicts if counts(verdict) and verdict.score is not None]
     reason = _why_not(record, verdicts, rewards, min_members, min_spread)
+    if not reason and sum(verdict.outcome in UNVERIFIED for verdict in verdicts) > max_unverified * record.size:
+        reason = "unverified"  # a baseline of those that are left would be one of a chosen part
     train = record.purpose is Purpose.TRAIN and len(rewards) >= min_members
     signal = iter(advantages(rewards, kind) if train else [0.0] * len(rewards))
     members = tuple(

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tiltyard.kit.ranges import Above0, Amount, Positive
+from tiltyard.kit.ranges import Above0, Amount, Positive, Share
 
 
 class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,6 +20,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Fewer trainable members than this and the group does not train."""
     min_spread: Amount = 1e-6
     """Rewards that vary less than this carry no signal (zero variance)."""
+    max_unverified: Share = 0.25
+    """A group does not train when the verifier failed on a larger share of its members than this."""
     deadline_check_s: Above0 = 1.0
     """Seconds between looks for groups past their deadline."""
     archive_every_s: Above0 = 5.0

@@ -18,6 +18,7 @@ from tiltyard.kit.settings import Source, read_source
 from tiltyard_proto.topology import STAGES
 
 from .dlq import add_parser as add_dlq
+from .domains import add_parser as add_domains
 from .errors import UserError
 from .sandbox import add_parser as add_sandbox
 
@@ -115,12 +116,6 @@ def _quotas(commands: Any) -> None:
 
 def _machine(commands: Any) -> None:
     """What there is on this machine, without a bus."""
-    domains = commands.add_parser("domains", help="list the built-in and installed domains, or show sample tasks")
-    domains.add_argument("name", nargs="?", metavar="DOMAIN", help="show this domain")
-    domains.add_argument("-n", type=int, default=0, metavar="COUNT", help="also print so many tasks as JSON lines")
-    domains.add_argument("--split", choices=("train", "eval"), default="train")
-    domains.add_argument("--seed", type=int, default=0)
-
     model = commands.add_parser("model", help="prepare a built-in model and print where it lies")
     model.add_argument("name", nargs="?", metavar="NAME", help="default: the configured one")
     _config(model)
@@ -175,6 +170,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--results", type=Path, metavar="FILE", help="also write the rows as JSON")
     _config(report)
 
+    add_domains(commands, _config)
     _machine(commands)
     return top
 

@@ -130,6 +130,8 @@ class Definition(_Table, frozen=True):
     """'module:function' yielding `Draft`; or else `data`."""
     data: str = ""
     """A file of drafts, one JSON object a line, relative to the definition."""
+    extractive: bool = False
+    """The answer stands in the prompt by design, so no leak is looked for."""
     splits: tuple[Split, ...] = ("train", "eval")
     held_out: tuple[str, ...] = ()
     """Whole templates that only the eval split draws from."""

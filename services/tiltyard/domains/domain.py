@@ -88,7 +88,11 @@ class Domain:
 
     def _read_data(self, request: Request) -> Iterator[Draft]:
         path = self.folder / self.definition.data
-        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            lines = path.read_bytes().splitlines()
+        except OSError as err:
+            raise ValueError(f"{self.source}: key `data`: {path} can't be read: {err.strerror}") from err
+        for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:

@@ -107,6 +107,17 @@ def test_groups_without_a_signal(scores: tuple[float | None, ...], reason: str) 
     assert group.missing == 4 - len(scores)
 
 
+def test_a_group_of_unverified_members_does_not_train() -> None:
+    """When the verifier failed on more than a quarter of the members, the others are no fair baseline."""
+    found = [verdict(n, float(n % 2)) for n in range(5)]
+    failed = [verdict(n, None, Outcome.VERIFIER_TIMEOUT) for n in range(5, 8)]
+    assert handler.close(record(8), found + failed, NOW).reason == "unverified"
+    assert handler.close(record(8), found + failed, NOW, max_unverified=0.5).reason == ""
+    assert handler.close(record(8), found + failed[:2], NOW).reason == ""
+    lost = [verdict(n, None, Outcome.NODE_LOST) for n in range(5, 8)]
+    assert handler.close(record(8), found + lost, NOW).reason == ""
+
+
 def test_more_members_may_be_asked_for() -> None:
     """`min_members` and `min_spread` are settings."""
     scores = verdicts(1.0, 0.0)

@@ -94,6 +94,8 @@ class Kind(ABC, Generic[D, O]):
     """What `verification.options` holds; defaults are what a domain gets that says nothing."""
     blocking: bool = False
     """True when `plan` or `judge` waits (for a child of `limits`, for a judge): the service calls it in a thread."""
+    executes: bool = True
+    """False when `plan` never asks for a grading job."""
 
     @abstractmethod
     def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
@@ -129,6 +131,8 @@ class Kind(ABC, Generic[D, O]):
 
 class Rule(Kind[D, O]):
     """A kind that decides from the last answer's text alone."""
+
+    executes = False
 
     @abstractmethod
     def check(self, data: D, options: O, text: str) -> Finding:

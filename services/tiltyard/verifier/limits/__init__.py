@@ -5,6 +5,6 @@ crash on hostile input: a computer algebra system, parsers, compilers of pattern
 nothing of the submission; it is a limit, not a sandbox. What fails there is a `Quarantine`, never a score.
 """
 
-from .pool import Crashed, Limits, TimedOut, call, close, spent
+from .pool import Crashed, Limits, TimedOut, call, close, processes, spent
 
-__all__ = ["Crashed", "Limits", "TimedOut", "call", "close", "spent"]
+__all__ = ["Crashed", "Limits", "TimedOut", "call", "close", "processes", "spent"]

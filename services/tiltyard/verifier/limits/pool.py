@@ -81,6 +81,12 @@ def spent() -> float:
     return float(getattr(_local, "cpu_s", 0.0))
 
 
+def processes() -> set[int]:
+    """The zygotes that run now."""
+    with _lock:
+        return {zygote.pid for pool in _pools.values() if (zygote := pool.zygote) is not None}
+
+
 def close() -> None:
     """End all children; the next call starts anew."""
     with _lock:
@@ -126,7 +132,7 @@ class Pool:
         self.target, self.limits = target, limits
         self._lock = threading.Lock()
         self._idle: list[Child] = []
-        self._zygote: subprocess.Popen[bytes] | None = None
+        self.zygote: subprocess.Popen[bytes] | None = None
         self._control: socket | None = None
 
     def ask(self, request: bytes) -> bytes:
@@ -195,7 +201,7 @@ class Pool:
             ours.settimeout(START_S)
             limits = msgspec.json.encode(self.limits).decode()
             with theirs:
-                self._zygote = subprocess.Popen(
+                self.zygote = subprocess.Popen(
                     [sys.executable, "-c", _START, str(theirs.fileno()), limits, "\n".join(sys.path), self.target],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
@@ -223,13 +229,13 @@ class Pool:
         for child in self._idle:
             child.pipe.close()
         self._idle.clear()
-        if self._zygote is not None:
+        if self.zygote is not None:
             try:
-                self._zygote.wait(5)
+                self.zygote.wait(5)
             except subprocess.TimeoutExpired:
-                self._zygote.kill()
-                self._zygote.wait()
-            self._zygote = None
+                self.zygote.kill()
+                self.zygote.wait()
+            self.zygote = None
 
     def close(self) -> None:
         """End the zygote and all children."""

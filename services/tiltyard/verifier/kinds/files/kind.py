@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tiltyard.domains.interfaces import code_of
 from tiltyard.verifier.kinds.base import BrokenTask, Kind, Probe, verdict
 from tiltyard.verifier.kinds.sandboxed import last_workspace
 from tiltyard_proto.messages import Command, Graded, Job, Rollout, Task, Verdict
@@ -49,7 +50,7 @@ class Files(Kind[Data, Options]):
 
     def probes(self, task: Task) -> tuple[Probe, ...]:
         return (
-            Probe(name="in a fence", texts=(f"```sh\n{task.reference}\n```",)),
+            Probe(name="in a fence", texts=(f"Like this:\n```sh\n{code_of(task.reference)}\n```",)),
             Probe(name="only talk", texts=("echo done",), wanted="reject"),
             Probe(name="work by another name", texts=("touch solution.txt result.txt answer.txt",), wanted="no_accept"),
         )

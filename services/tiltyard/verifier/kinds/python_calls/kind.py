@@ -1,8 +1,8 @@
 """Judge a Python function by calls whose expected values never enter the sandbox.
 
-Score: 1 when all calls are right; else the credit for a definition plus the shared credit for single calls. Invariants:
-text that can't pass is turned down without a sandbox; a result counts only if it has the right type and value; an end
-before the calls, a missing or garbled result and a killed process are wrong answers, never errors.
+Score: 1 when all calls are right; else the credit for a definition that loads plus the shared credit for single calls.
+Invariants: text that can't pass is turned down without a sandbox; a result counts only if it has the right type and
+value; an end before the calls, a missing or garbled result and a killed process are wrong answers, never errors.
 Left out: a submission that knows the right results passes, however it got them.
 """
 
@@ -28,7 +28,7 @@ class PythonCalls(Kind[Data, Options]):
     """The kind."""
 
     name = "python_calls"
-    version = "1"
+    version = "2"
     data = Data
     options = Options
 
@@ -62,7 +62,8 @@ class PythonCalls(Kind[Data, Options]):
         findings = [_finding(call, results.get(i), options.tolerance) for i, call in enumerate(data.calls)]
         right = findings.count(None)
         share = right / len(data.calls)
-        score = 1.0 if right == len(data.calls) else min(1.0, options.definition + options.calls * share)
+        loaded = not loading and (bool(results) or len(extract(final_text(graded.rollout), data.function)) <= MAX_PARSE)
+        score = 1.0 if right == len(data.calls) else min(1.0, options.definition * loaded + options.calls * share)
         reasons = [finding for finding in findings if finding]
         if loading:
             reasons.insert(0, f"the code couldn't be loaded: {loading}")
@@ -74,7 +75,7 @@ class PythonCalls(Kind[Data, Options]):
             graded.rollout,
             score,
             passed=score == 1.0,
-            components={"definition": 1.0, "calls": share},
+            components={"definition": float(loaded), "calls": share},
             reasons=tuple(reasons),
             graded=graded,
         )
