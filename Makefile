@@ -8,7 +8,7 @@ DEMO ?= examples/demo.toml
 ARGS ?=
 
 .PHONY: help setup python sandbox images tools promtool model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker
-.PHONY: abuse soak-sandbox cluster test lint format clean
+.PHONY: domains-check abuse soak-sandbox cluster test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
@@ -57,6 +57,9 @@ abuse: python sandbox tools ## 32 kinds of abuse against the sandbox: a table, a
 
 soak-sandbox: python sandbox ## 2,000 sandbox sessions: flat memory and open files, nothing left (about 6 minutes)
 	@$(SUDO) $(BIN)/python loadtests/soak_sandbox.py $(ARGS)
+
+domains-check: python images ## the entry gate over all domains, cases, forgeries, rates: a table, and results/domains-check.json (15 minutes, cached)
+	@$(SUDO) env PYTHONPATH=tests $(BIN)/python loadtests/domains_check.py $(ARGS)
 
 test: python sandbox tools promtool model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null

@@ -127,7 +127,7 @@ class Definition(_Table, frozen=True):
     setup: str = ""
     """Shell text before a session's first action; see `tiltyard_proto.messages.Environment`."""
     generator: str = ""
-    """'module:function' yielding `Draft`; or else `data`."""
+    """'module:function' yielding `Draft`, './file.py:function' for a file beside the definition; or else `data`."""
     data: str = ""
     """A file of drafts, one JSON object a line, relative to the definition."""
     extractive: bool = False

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
@@ -78,13 +80,24 @@ class Domain:
             return self._read_data
         module, _, function = self.definition.generator.partition(":")
         try:
-            generator: Generator = getattr(import_module(module), function)
-        except (ImportError, AttributeError) as err:
+            loaded = self._beside(module) if module.startswith("./") else import_module(module)
+            generator: Generator = getattr(loaded, function)
+        except (ImportError, AttributeError, OSError, SyntaxError) as err:
             raise ValueError(
                 f"{self.source}: generator {self.definition.generator!r} can't be loaded: {err}; "
-                "expected 'module:function' of an installed package"
+                "expected 'module:function' of an installed package, or './file.py:function' beside the definition"
             ) from err
         return generator
+
+    def _beside(self, file: str) -> ModuleType:
+        """A Python file in the definition's folder, as a module of its own."""
+        path = self.folder / file
+        spec = spec_from_file_location(f"tiltyard_domain_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
 
     def _read_data(self, request: Request) -> Iterator[Draft]:
         path = self.folder / self.definition.data

@@ -28,7 +28,6 @@ from . import effects, probes, prompts
 from .grading import Grader
 from .report import GATE, Problem, Report
 
-
 NOT_HERE = frozenset(
     (Outcome.SANDBOX_START_FAILED, Outcome.SANDBOX_LOST, Outcome.NODE_LOST, Outcome.BLOB_MISSING, Outcome.REFUSED)
 )
@@ -121,7 +120,7 @@ class Checker:
                 self._add(check, detail, task.id)
         for each in tasks.values():
             for task_id, other in prompts.contradictions(each).items():
-                self._add("duplicate", f"it asks the same as task {other} and wants something else", task_id)
+                self._add("duplicate", f"it asks the same as task {other}, which may be judged otherwise", task_id)
             for task_id, other in prompts.near_duplicates(each).items():
                 self._add("duplicate", f"it is nearly task {other}", task_id)
         train, held = tasks.get("train", []), tasks.get("eval", [])

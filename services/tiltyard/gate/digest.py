@@ -27,7 +27,9 @@ def digest(domain: Domain, kinds: Mapping[str, AnyKind], evaluation: str) -> str
     """The hash of everything behind one domain; `evaluation` is that of the evaluation sets."""
     definition = domain.definition
     parts = [evaluation.encode(), msgspec.json.encode(definition, order="sorted")]
-    modules = {"tiltyard.gate.check", definition.generator.partition(":")[0]} - {""}
+    generator = definition.generator.partition(":")[0]
+    modules = {"tiltyard.gate.check", *([generator] if generator and not generator.startswith("./") else [])}
+    parts += [(domain.folder / file).read_bytes() for file in (generator,) if file.startswith("./")]
     if kind := kinds.get(definition.verifier.kind):
         modules.add(type(kind).__module__)
     if definition.data:

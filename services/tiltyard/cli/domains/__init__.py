@@ -48,19 +48,20 @@ def _checking(actions: Any, config: AddConfig) -> None:
 
 def add_parser(commands: Any, config: AddConfig) -> None:
     """The `domains` subcommand and its actions."""
-    top = commands.add_parser("domains", help="list, show, check and add what can be trained on")
-    actions = top.add_subparsers(dest="action", required=True, metavar="ACTION")
+    top = commands.add_parser("domains", help="list, show, check and add what can be trained on; lists by itself")
+    top.set_defaults(beginning="", json=False)
+    actions = top.add_subparsers(dest="action", metavar="ACTION")
     _looking(actions)
     _checking(actions, config)
-    new = actions.add_parser("new", help="write a domain to start from: definition, generator, test")
-    new.add_argument("name", metavar="NAME", help="dotted, its first part the category: code.python.strings")
+    new = actions.add_parser("new", help="write a package with a domain to start from; it passes the gate as it is")
+    new.add_argument("name", metavar="NAME", help="dotted, its first part the category: math.coins")
     new.add_argument("--kind", default="last_number", metavar="KIND", help="its verifier kind (last_number)")
-    new.add_argument("--data", action="store_true", help="a data file instead of a generator")
-    new.add_argument("--into", type=Path, default=Path(), metavar="DIR", help="where the files go (here)")
+    new.add_argument("--into", type=Path, metavar="DIR", help="where the files go (a folder of the domain's name)")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Run one action."""
-    module = importlib.import_module(f"tiltyard.cli.domains.{ACTIONS[arguments.action]}")
-    action: Callable[[argparse.Namespace], int] = getattr(module, f"{arguments.action}_main")
+    chosen = arguments.action or "ls"
+    module = importlib.import_module(f"tiltyard.cli.domains.{ACTIONS[chosen]}")
+    action: Callable[[argparse.Namespace], int] = getattr(module, f"{chosen}_main")
     return action(arguments)

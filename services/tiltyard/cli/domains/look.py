@@ -6,8 +6,6 @@ import sys
 from argparse import Namespace
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from tiltyard.domains import Domain, registry
 from tiltyard.domains.drafts import Split
@@ -41,11 +39,9 @@ def ls_main(arguments: Namespace) -> int:
         ]
         sys.stdout.write("".join(msgspec.json.encode(row).decode() + "\n" for row in rows))
         return 0
-    table = Table("domain", "kind", "splits", "gate", "title", box=None, pad_edge=False)
     for name, one in found.items():
         d = one.definition
-        table.add_row(name, d.verifier.kind, "+".join(d.splits), _gate(reports.get(name)), d.title)
-    Console(highlight=False).print(table)
+        print(f"{name:44} {d.verifier.kind:16} {'+'.join(d.splits):11} {_gate(reports.get(name)):12} {d.title}")
     print(f"{len(found)} domains")
     return 0
 
