@@ -47,7 +47,6 @@ _CONFLICT_CODES = frozenset({10071})
 _IN_FLIGHT_CODES = frozenset({10164})
 _NOT_FOUND_CODES = frozenset({10014, 10037, 10059})
 _FULL_CODES = frozenset({10023, 10047, 10077, 10122})
-_EXPECT_NOTHING = f"{EXPECT_SUBJECT_SEQ}: 0\r\n".encode()
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -96,16 +95,21 @@ class Stored(msgspec.Struct, frozen=True):
 
 def header_block(headers: Mapping[str, str], expect: int | None = None) -> bytes:
     """Headers as they travel; ValueError for what can't stand in one."""
-    lines = [b"NATS/1.0\r\n"]
-    if expect is not None:
-        lines.append(_EXPECT_NOTHING if expect == 0 else f"{EXPECT_SUBJECT_SEQ}: {expect}\r\n".encode())
+    text = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    ends = text.count("\r") + text.count("\n")
+    if not text.isascii() or ends != 2 * len(headers) or "" in headers or ":" in "".join(headers):
+        raise ValueError(_unfit(headers))
+    expected = "" if expect is None else f"{EXPECT_SUBJECT_SEQ}: {expect}\r\n"
+    return f"NATS/1.0\r\n{expected}{text}\r\n".encode()
+
+
+def _unfit(headers: Mapping[str, str]) -> str:
+    """Which of the headers can't stand in a block, and why."""
     for name, value in headers.items():
         line = f"{name}: {value}"
         if not line.isascii() or "\r" in line or "\n" in line or not name or ":" in name:
-            raise ValueError(f"header {name!r}: {value!r}: expected ASCII on one line, and a name without ':'")
-        lines.append(line.encode() + b"\r\n")
-    lines.append(b"\r\n")
-    return b"".join(lines)
+            return f"header {name!r}: {value!r}: expected ASCII on one line, and a name without ':'"
+    raise AssertionError("every header can stand in a block")
 
 
 class JetStream:
