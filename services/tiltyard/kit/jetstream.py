@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 API = "$JS.API"
+MAX_MESSAGE = 1 << 20
+"""Most bytes of a message on a stream, headers included."""
 EXPECT_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
 _CONFLICT_CODES = frozenset({10071})
 _IN_FLIGHT_CODES = frozenset({10164})
