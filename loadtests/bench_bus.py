@@ -33,6 +33,7 @@ from tiltyard.kit.bus import Bus
 from tiltyard.kit.embedded import LOG, free_port, launch_server, wait_ready
 from tiltyard.kit.provision import consumer_config, provision
 from tiltyard.kit.pull import Puller
+from tiltyard.kit.service import spare_modules
 from tiltyard_proto.topology import GENERATE
 
 BODY = b"x" * 1024
@@ -202,6 +203,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path("results/bench-bus.json"), metavar="FILE")
     arguments = parser.parse_args()
     log.setup("bench", level="error")
+    spare_modules()  # as every service does
     rows = uvloop.run(measure(SMALL if arguments.small else FULL))
     width = max(len(each.measure) for each in rows)
     for each in rows:
