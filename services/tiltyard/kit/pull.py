@@ -1,10 +1,11 @@
 """The pull loop: pull requests of one consumer, topped up to the free slots.
 
 Invariants: never more messages in hand and on their way than slots were free when asking (plus what a lost pull may
-still deliver); no pull brings more than `MAX_BYTES`; every pull has a heartbeat; a pull whose heartbeat stays away, or that a reconnect cut
-off, is asked again at once. Waiting ends at once when the caller is cancelled, and no message is lost by that.
-Stopping removes the interest first, so that the server forgets the pulls and nothing is left waiting for its lease to
-end. What a consumer sends without expecting an answer is never sent again, so `Ordered` says when something is missing.
+still deliver); no pull brings more than `MAX_BYTES`; every pull has a heartbeat; a pull whose heartbeat stays away,
+or that a reconnect cut off, is asked again at once. Waiting ends at once when the caller is cancelled, and no message
+is lost by that. Stopping removes the interest first, so that the server forgets the pulls and nothing is left waiting
+for its lease to end. What a consumer sends without expecting an answer is never sent again, so `Ordered` says when
+something is missing.
 Left out: choosing between consumers (`fair`).
 """
 

@@ -5,8 +5,9 @@ nats-py connects, authenticates, reconnects and replays subscriptions. Replaced 
 without telling when a callback raises. A subscription may be *tapped*: its messages go to a plain function as they
 arrive, without a queue that could overflow.
 Invariants: frames leave in the order they were sent, all frames of one turn of the event loop in one write; what
-nobody waits for, the answers to deliveries, lingers a moment for a write to join; nothing is sent while disconnected; a tap or a callback that raises never ends the connection; listeners hear of every loss and
-every return of the connection, and `closed` is set when it has ended for good.
+nobody waits for, the answers to deliveries, lingers a moment for a write to join; nothing is sent while disconnected;
+a tap or a callback that raises never ends the connection; listeners hear of every loss and every return of the
+connection, and `closed` is set when it has ended for good.
 Left out: what is asked and answered (`replies`, `jetstream`). It leans on names of nats-py's client that are private;
 the tests of this module's edges fail when a release changes them.
 """
