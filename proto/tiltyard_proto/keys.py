@@ -50,6 +50,7 @@ def domain_token(domain: str) -> str:
     return check_domain(domain).replace(".", "__")
 
 
+@functools.lru_cache(maxsize=1024)
 def domain_of(token: str) -> str:
     """The domain that a subject token begins with (what follows a `-` is not part of one); never an error."""
     return token.split("-", 1)[0].replace("__", ".")

@@ -121,11 +121,10 @@ class JetStream:
         self.client = client
         self.replies = Replies(client, timeout_s)
 
-    async def _request(self, subject: str, body: bytes, headers: bytes = b"") -> Answer:
-        self.check_size(subject, body, headers)
-        answer = await self.replies.ask(subject, headers, body)
-        if answer[0].startswith(b"NATS/1.0 503"):
-            raise BusUnavailable(f"{subject}: nobody answers (no such stream, or no JetStream)")
+    async def _request(self, subject: str, body: bytes) -> Answer:
+        self.check_size(subject, body, b"")
+        answer = await self.replies.ask(subject, b"", body)
+        _check_answered(answer, subject)
         return answer
 
     async def api(self, endpoint: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -146,8 +145,10 @@ class JetStream:
     async def publish(self, subject: str, body: bytes, headers: Mapping[str, str], expect: int | None = None) -> int:
         """Publish and wait until it is stored; the sequence. `expect` is the last sequence allowed on the subject."""
         block = header_block(headers, expect) if headers or expect is not None else b""
-        _, data = await self._request(subject, body, block)
-        answer = _decode_stored(data)
+        self.check_size(subject, body, block)
+        said = await self.replies.ask(subject, block, body)
+        _check_answered(said, subject)
+        answer = _decode_stored(said[1])
         if answer.error is not None:
             _raise_for(answer.error, subject)
         return answer.seq
@@ -164,6 +165,11 @@ class JetStream:
         """The first message at `sequence` or after it; None when there is none."""
         request = msgspec.json.encode({"seq": sequence, "next_by_subj": ">"})
         return _stored(await self._request(f"{API}.DIRECT.GET.{stream}", request))
+
+
+def _check_answered(answer: Answer, subject: str) -> None:
+    if answer[0].startswith(b"NATS/1.0 503"):
+        raise BusUnavailable(f"{subject}: nobody answers (no such stream, or no JetStream)")
 
 
 def _stored(answer: Answer) -> Stored | None:

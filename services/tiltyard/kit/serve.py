@@ -100,18 +100,20 @@ class Server(Generic[M]):
         """What is pulled from now; None between two."""
         self._running: dict[int, tuple[Delivery, float]] = {}
         """Deliveries in a handler, with the time of their last sign of life."""
-        self._in_flight = metrics.IN_FLIGHT.labels(stage.name)
         self._seconds = metrics.SECONDS.labels(stage.name)
 
     # ------------------------------------------------------------ the loop
 
     async def run(self, stop: anyio.Event, drain_s: float = 10.0) -> None:
         """Until `stop` is set; then running handlers get `drain_s` seconds, and what is left goes back."""
+        in_flight = metrics.IN_FLIGHT.labels(self.stage.name)
+        in_flight.set_function(lambda: self.busy)
         self.bus.client.lost.append(self._on_lost)
         try:
             await self._run(stop, drain_s)
         finally:
             self.bus.client.lost.remove(self._on_lost)
+            in_flight.set_function(lambda: 0)
 
     def _on_lost(self) -> None:
         self._cut = time.time()
@@ -151,7 +153,6 @@ class Server(Generic[M]):
                 delivery = await puller.next(self.slots - self.busy)
                 if delivery is not None:
                     self.busy += 1
-                    self._in_flight.inc()
                     crew.hand((delivery, puller.may_be_done(delivery)))
         except (BusUnavailable, NotFound, Forbidden) as error:
             log.warning("stage_waits", stage=self.stage.name, error=str(error))
@@ -182,7 +183,6 @@ class Server(Generic[M]):
         finally:
             del self._running[running]
             self.busy -= 1
-            self._in_flight.dec()
             self._freed.set()
 
     async def _a_free_slot(self) -> None:
@@ -200,16 +200,17 @@ class Server(Generic[M]):
         if past is None:  # nobody is judged without evidence
             self._nak(delivery, self.stage.retry_delay(1))
             return "unread"
-        if past.suspect:
+        alone = past.suspect
+        if alone:
             metrics.SUSPECTS.labels(self.stage.name).inc()
             log.warning("suspect", stage=self.stage.name, subject=delivery.subject, deaths=past.deaths)
-        await self._lane.enter(alone=past.suspect)
+        await self._lane.enter(alone=alone)
         try:
             if may_be_done:
                 return await self._watched(delivery, past)
             return await self._work(delivery, past, may_be_done)
         finally:
-            self._lane.leave(alone=past.suspect)
+            self._lane.leave(alone=alone)
 
     async def _watched(self, delivery: Delivery, past: Past) -> str:
         """Handle it with a word in the bucket that this process has it in hand."""
