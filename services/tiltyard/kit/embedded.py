@@ -69,8 +69,8 @@ def tied(argv: Sequence[str]) -> list[str]:
 
 
 def environment(ours: Mapping[str, str], cores: int) -> dict[str, str]:
-    """The server's variables. On a small machine its idle threads would look for work on all cores, at the price of a
-    quarter of its CPU time a message; elsewhere Go chooses, which knows a container's limits. Who has set it decides."""
+    """The server's variables. On a small machine its idle threads would look for work on all cores, for a quarter of
+    its CPU time a message; elsewhere Go chooses, which knows a container's limits. Who has set it decides."""
     half = {"GOMAXPROCS": str(max(1, cores // 2))} if cores <= SMALL_MACHINE else {}
     return half | dict(ours)
 
