@@ -149,6 +149,10 @@ class Agent:
             return ()
         if request["op"] == "restart":
             return self.restart()
+        if request["op"] == "count":
+            self.table.reap()
+            waits = self.shell is not None and self.shell.alive
+            return (b"ok", b"%d" % (count_processes() - waits))
         return self.background(request)
 
     # ------------------------------------------------------------ commands
@@ -218,7 +222,7 @@ class Agent:
             child.peak_processes = max(child.peak_processes, count_processes() + left)  # and the main one
         if left:
             flags.append("left")
-        if not child.sweep():
+        if not child.sweep(left):
             flags.append("unswept")
         if child.peak_processes >= child.request["processes"]:
             flags.append("processes")

@@ -194,11 +194,13 @@ class Child:
             return False
         return True
 
-    def sweep(self) -> bool:
-        """Kill and reap until nothing of the command is left; False when something stays.
+    def sweep(self, left: bool) -> bool:
+        """Kill and reap until nothing of the command is left; False when something stays. `left`: as `others` said.
 
         What forks faster than it is killed one by one goes with everything that was kept.
         """
+        if not left:
+            return True
         deadline = time.monotonic() + SWEEP_S
         while True:
             self.table.reap()
