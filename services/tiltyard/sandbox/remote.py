@@ -293,7 +293,7 @@ class RemoteSandbox(Files):
                         self.resting = await self._idle()
                     if self.resting:
                         self._cell.rest()
-                return self.resting
+                return self.resting and self.alive
         except (SandboxError, TimeoutError):
             return False
 

@@ -176,12 +176,18 @@ class Child:
 
     def signal(self, number: int) -> None:
         """Signal the command's group, and as PID 1, for a kill, everything else that is not kept."""
-        try:
-            os.killpg(self.pid, number)
-        except OSError:
-            pass
+        self.signal_group(number)
         if number == KILL and os.getpid() == 1:
             self.table.signal_strangers(KILL)
+
+    def signal_group(self, number: int) -> None:
+        """Signal the command's group, or the command alone when it has only been forked and has no group yet."""
+        for send in (os.killpg, os.kill) if self.status is None else (os.killpg,):
+            try:
+                send(self.pid, number)
+                return
+            except OSError:
+                continue
 
     def others(self) -> bool:
         """Is any process of the command still there, besides the main one that has ended?"""
