@@ -60,7 +60,7 @@ async def test_files_are_the_same_from_either(backend: GVisorBackend) -> None:
 
 async def test_what_runsc_cannot_use_is_left(backend: GVisorBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """A runsc that takes no such file costs one failed start; from then on it gets the directory."""
-    monkeypatch.setattr(packs, "annotations", lambda pack: NOTHING)
+    monkeypatch.setattr(packs, "root_of", lambda pack: NOTHING)
     count, _ = await looked(backend)
     assert (count, backend.packs) == (1, False)
     assert (await looked(backend))[0] == 1

@@ -109,14 +109,14 @@ async def connect(stdin: Any, stdout: Any, max_frame: int) -> Channel:
     closes_itself = type(loop).__module__.startswith("uvloop")
     ours, theirs = _Pipe(stdin, closes_itself), _Pipe(stdout, closes_itself)
     reader = asyncio.StreamReader(limit=1 << 20, loop=loop)
-    left, source = [ours, theirs], None
+    left = [ours, theirs]
     with anyio.CancelScope(shield=True):
         try:
             source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), theirs)
             left.remove(theirs)
             transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, ours)
         except OSError:
-            if source is not None:
+            if theirs not in left:
                 source.close()
             for pipe in left:
                 os.close(pipe.fileno())

@@ -37,7 +37,7 @@ def program() -> str | None:
     return shutil.which(PROGRAM, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
-def annotations(pack: Path) -> dict[str, str]:
+def root_of(pack: Path) -> dict[str, str]:
     """What tells runsc to take the root file system from a file."""
     return {"dev.gvisor.spec.rootfs.source": str(pack), "dev.gvisor.spec.rootfs.type": "erofs"}
 

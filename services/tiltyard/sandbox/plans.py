@@ -60,7 +60,7 @@ def make(
     said = spec(image, argv, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT)
     pack = packs.take(image, agent) if packed else None
     if pack is not None:
-        said["annotations"] = packs.annotations(pack)
+        said["annotations"] = packs.root_of(pack)
     bundle = folder / f"bundle-{secrets.token_hex(4)}"
     bundle.mkdir()
     (bundle / "config.json").write_text(json.dumps(said))

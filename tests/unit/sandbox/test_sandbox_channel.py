@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from tiltyard.sandbox.backend import SandboxLost
 from tiltyard.sandbox.channel import connect
-
 
 CHANNELS = 3000
 
@@ -34,7 +33,7 @@ async def closed_once(folder: Path) -> None:
             (await connect(os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"), 1 << 10)).close()
             os.close(there)
             os.close(back)
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         done = True
 
 
@@ -49,19 +48,20 @@ def test_a_pipe_is_closed_once(uvloop: bool, tmp_path: Path) -> None:
 
 
 async def frames_and_end() -> None:
-    process = subprocess.Popen(["head", "-c", "9"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    channel = await connect(process.stdin, process.stdout, 1 << 10)
-    with pytest.raises(SandboxLost):  # its own request comes back, which is no answer
-        await channel.send({"op": "x"})
+    (there, stdin), (stdout, back) = os.pipe(), os.pipe()
+    channel = await connect(os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"), 1 << 10)
+    os.close(there)
+    os.write(back, b"\0\0\0\7\0\0\0\3one" + b"\0\0\0\4\0\0\0\1")
+    assert await channel.receive() == [b"one"]
+    with pytest.raises(SandboxLost, match="malformed"):
         await channel.receive()
-    process.wait(10)
-    with pytest.raises(SandboxLost):
-        while True:
-            await channel.receive()
+    os.close(back)
+    with pytest.raises(SandboxLost, match="gone"):
+        await channel.receive()
     channel.close()
 
 
 @pytest.mark.parametrize("uvloop", [True, False])
 def test_the_end_of_a_pipe_is_a_lost_sandbox(uvloop: bool) -> None:
-    """An odd answer and an end are both named."""
+    """Answers come whole; an odd one and an end are both named."""
     anyio.run(frames_and_end, backend_options={"use_uvloop": uvloop})
