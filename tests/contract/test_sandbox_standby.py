@@ -21,7 +21,8 @@ pytestmark = pytest.mark.anyio
 SETTINGS = SandboxSettings(allow_untrusted_process=True)
 SHOW = """
 import os, random, sys
-print(sys.argv[1:], sys.stdin.read(), os.environ["COLOUR"], os.getcwd(), os.getuid(), os.umask(0), random.random())
+print(sys.argv[1:], sys.stdin.read(), os.environ["COLOUR"], os.getcwd(), os.getuid(), os.umask(0))
+print(random.random())
 print(sorted(os.listdir("/proc/self/fd")), file=sys.stderr)
 sys.exit(7)
 """
