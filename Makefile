@@ -19,6 +19,7 @@ python:
 
 sandbox: python
 	@$(SUDO) infra/setup/runsc.sh > /dev/null
+	@$(SUDO) infra/setup/tools.sh mkfs.erofs:erofs-utils || true
 	@$(SUDO) $(BIN)/tiltyard sandbox images build python > /dev/null
 
 images: sandbox ## the sandbox images of all shipped profiles (2 GB, several minutes)

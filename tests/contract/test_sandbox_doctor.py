@@ -20,7 +20,8 @@ from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard.sandbox.trial import Trial
 
 pytestmark = pytest.mark.anyio
-CHECKS = ["runsc", "start", "files", "processes", "disk", "network", "user", "memory", "clean-up", "snapshot", "branch"]
+CHECKS = ["runsc", "start", "files", "processes", "disk", "network", "user", "memory", "clean-up"]
+CHECKS += ["image", "snapshot", "branch"]
 
 
 @pytest.fixture

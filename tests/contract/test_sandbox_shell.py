@@ -298,3 +298,23 @@ async def test_the_grader_is_another_user(backend: Backend, sandbox: Sandbox) ->
         await bash(sandbox, "echo 2 > theirs || echo 2 > d/theirs || rm -f d/theirs || touch d/x", policy)
     ).exit_code == 1
     assert (await bash(sandbox, "echo 2 > theirs; touch d/x; cat theirs", grader)).stdout == b"2\n"
+
+
+# ---------------------------------------------------------------- rest
+
+
+async def test_what_goes_on_inside_keeps_it_awake(sandbox: Sandbox) -> None:
+    """Neither a background command nor a job of the shell is stopped; a shell that waits rests with the sandbox."""
+    await shell(sandbox, "x=1")
+    assert await sandbox.rest()
+    found = await shell(sandbox, "echo $x; sleep 60 & echo $!")
+    number, pid = found.stdout.split()
+    assert number == b"1"
+    assert not await sandbox.rest()
+    await shell(sandbox, f"kill {int(pid)}; wait")
+    job = (await sandbox.run(Command(argv=("sleep", "60"), background=True))).job
+    assert not await sandbox.rest()
+    await sandbox.signal(job, 9)
+    await until_ended(sandbox, job)
+    assert await sandbox.rest()
+    assert (await shell(sandbox, "echo $x")).stdout == b"1\n"

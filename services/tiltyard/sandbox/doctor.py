@@ -14,7 +14,7 @@ from . import images, probe
 from .backend import Backend, StartFailed, Want
 from .backends import open_backend
 from .cgroups import CgroupError
-from .checks import GROUPS, LIMITS, PLATFORM, PROBES, RUNSC, Check, check
+from .checks import GROUPS, LIMITS, PACK, PLATFORM, PROBES, RUNSC, Check, check
 from .gvisor import GVisorBackend
 from .settings import SandboxSettings
 from .trial import Snapshots, Trial
@@ -108,7 +108,7 @@ async def _judge_runsc(backend: GVisorBackend, profile: str) -> list[Check]:
             found += await _judge(backend, profile)
         except StartFailed as error:
             return [_not_started(error)]
-    return [*_about(backend.runsc, able), *found, *_snapshot_checks(able, tried[0])]
+    return [*_about(backend.runsc, able), *found, _image_check(backend), *_snapshot_checks(able, tried[0])]
 
 
 def _about(runsc: str, able: probe.Capabilities) -> list[Check]:
@@ -120,6 +120,11 @@ def _about(runsc: str, able: probe.Capabilities) -> list[Check]:
     }
     has = ", ".join(name for name, there in extras.items() if there) or "nothing optional"
     return [Check(name="runsc", ok=True, detail=f"{runsc} ({able.digest[:12]}); has {has}")]
+
+
+def _image_check(backend: GVisorBackend) -> Check:
+    said = "one file, read without a helper" if backend.packs else "a directory: each start costs half as much again"
+    return Check(name="image", ok=bool(backend.packs), detail=said, mend=PACK, optional=True)
 
 
 def _snapshot_checks(able: probe.Capabilities, tried: Snapshots) -> list[Check]:

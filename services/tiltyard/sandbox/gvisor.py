@@ -51,6 +51,8 @@ class GVisorBackend:
         """Names of those that are leaked: the same one is counted once, and no more when it could be removed."""
         self.traces: bool | None = None if settings.count_forks else False
         """Does runsc tell of forks? None: not known yet."""
+        self.packs: bool | None = None if settings.pack else False
+        """Does runsc take an image as one file? None: not known yet."""
         self.profiles = profiles.load(images.profile_folders(settings))
         self.store = Store(images.home_of(settings) / "snapshots", settings.snapshot_bytes)
         self.networks = Networks(settings)
@@ -92,6 +94,21 @@ class GVisorBackend:
                 raise StartFailed(f"snapshot {want.snapshot!r} is gone")
             return await self._launched(await self._plan(branch.want), branch.path, branch.bytes + 64 * MIB)
         plan = await self._plan(want)
+        try:
+            sandbox = await self._by(plan)
+        except StartFailed as error:
+            if plan.pack is None or self.packs:
+                raise
+            log.warning("images_not_packed", why=str(error))
+            self.packs = False
+            self._plans = {known: other for known, other in self._plans.items() if other.pack is None}
+            return await self._by(await self._plan(want))
+        if plan.pack is not None:
+            self.packs = True
+        return sandbox
+
+    async def _by(self, plan: Plan) -> RemoteSandbox:
+        """From the plan's snapshot, or cold."""
         image = await self.imprints.get(plan)
         if image is not None:
             try:
@@ -201,7 +218,8 @@ class GVisorBackend:
     async def _plan(self, want: Want) -> Plan:
         """How to start a want, found out once."""
         if want not in self._plans:
-            make = functools.partial(plans.make, self.settings, self.profiles, self._runsc(), self.instance.path, want)
+            parts = (self.settings, self.profiles, self._runsc(), self.instance.path, want)
+            make = functools.partial(plans.make, *parts, packed=self.packs is not False)
             try:
                 self._plans[want] = await anyio.to_thread.run_sync(make)
             except OSError as error:

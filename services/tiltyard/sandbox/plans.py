@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import images
+from . import images, packs
 from .backend import NotHere, Want
 from .launch import UID, Runsc, spec
 from .profiles import Profile, unknown
@@ -32,12 +32,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     bundle: Path
     environment: dict[str, str]
     """Variables of every command."""
+    pack: Path | None = None
+    """The image as one file; None: it is a directory."""
     key: str = ""
     """Names the snapshot they are restored from; empty: they start cold."""
 
 
-def make(settings: SandboxSettings, known: Mapping[str, Profile], runsc: Runsc, folder: Path, want: Want) -> Plan:
-    """The plan of a want, with its bundle in `folder`. StartFailed without profile or image. Blocks: use a thread."""
+def make(
+    settings: SandboxSettings,
+    known: Mapping[str, Profile],
+    runsc: Runsc,
+    folder: Path,
+    want: Want,
+    *,
+    packed: bool = False,
+) -> Plan:
+    """The plan of a want, with its bundle in `folder`. StartFailed without profile or image. Blocks: use a thread.
+
+    `packed`: take the image as one file where that can be had.
+    """
     profile = known.get(want.profile)
     if profile is None:
         raise NotHere(unknown(want.profile, known))
@@ -45,14 +58,17 @@ def make(settings: SandboxSettings, known: Mapping[str, Profile], runsc: Runsc, 
     agent = images.install_agent(image)
     argv = [*images.interpreter(image), "-c", images.boot_line(agent, "/workspace", UID, profile.preload)]
     said = spec(image, argv, want.disk_bytes, profile.tmp_bytes, ENVIRONMENT)
+    pack = packs.take(image, agent) if packed else None
+    if pack is not None:
+        said["annotations"] = packs.root_of(pack)
     bundle = folder / f"bundle-{secrets.token_hex(4)}"
     bundle.mkdir()
     (bundle / "config.json").write_text(json.dumps(said))
     variables = variables_of(images.environment_of(image), profile.environment)
-    plan = Plan(want=want, profile=profile, bundle=bundle, environment=variables)
+    plan = Plan(want=want, profile=profile, bundle=bundle, environment=variables, pack=pack)
     if not profile.preload or profile.snapshot == "never" or want.egress:
         return plan
     with open(runsc.path, "rb") as file:
         binary = hashlib.file_digest(file, "sha256").hexdigest()
-    place = (str(image.resolve()), image.stat().st_ino, os.uname().release)
+    place = (str(image.resolve()), image.stat().st_ino, os.uname().release, pack and packs.marks(pack))
     return msgspec.structs.replace(plan, key=key_of(binary, runsc.flags, said, *place))
