@@ -79,14 +79,16 @@ async def run(
     since, begun = time.time(), time.monotonic()
     notes: dict[str, float] = {}
     async with world.connected() as bus:
-        meter = Meter(world, bus)
+        meter = Meter(world, bus, scenario.check_s)
         async with world.served(bus), _watched(meter):
             with anyio.fail_after(scenario.limit_s):
                 await _until_done(bus, scenario, meter)
                 meter.samples.append(await meter.look())
                 rest_at = meter.samples[-1].at
+                if (begun_at := world.begun.get("injector")) is not None:
+                    notes["begun"] = begun_at - meter.begun
                 if after is not None:
-                    notes = await after(bus, world, meter)
+                    notes |= await after(bus, world, meter)
         journeys = await read(bus, since)
         redelivered = sum([await repeated(bus, stage) for stage in WORK])
         result = Result(

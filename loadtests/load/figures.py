@@ -33,6 +33,9 @@ class Table:
     def most(self, measure: str, value: float, unit: str, target: float) -> None:
         self._add(measure, value, unit, f"<= {target:g}", value <= target)
 
+    def within(self, measure: str, value: float, unit: str, low: float, high: float) -> None:
+        self._add(measure, value, unit, f"{low:g} to {high:g}", low <= value <= high)
+
     def _add(self, measure: str, value: float | None, unit: str, target: str, holds: bool | None) -> None:
         name = f"{self.result.scenario.name}: {measure}"
         shown = None if value is None else round(value, 3)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from load.figures import Table
+from load.figures import Table, ours
 from load.hops import spread
 from load.meter import Sample
 
+from tiltyard.cli.size import model
+from tiltyard.cli.size.model import Costs, Work
+
 Goals = Callable[[Table], None]
+WITHIN = (0.8, 1.2)
 MOST_MEMORY_MB = 600.0
 FIRST_ANSWER_S = 2.0
 FLAT = 1.10
@@ -35,14 +39,31 @@ def in_flight() -> Goals:
     return goals
 
 
-def drained(capacity: float, begun_s: float, burst_s: float, rate: float) -> Goals:
+def predicted(costs: Costs, work: Work) -> Goals:
+    """CPU and rate are what the capacity model says, within a fifth."""
+
+    def goals(table: Table) -> None:
+        means = model.rollout_ms(costs, work)
+        expected, rate = sum(means.values()), model.capacity(costs, [work])
+        table.note("CPU of a rollout, predicted", expected, "ms")
+        table.within("CPU of a rollout against the prediction", ours(table.result) / expected, "x", *WITHIN)
+        table.note("rollouts per second, predicted", rate, "1/s")
+        table.within("rollouts per second against the prediction", table.result.rate() / rate, "x", *WITHIN)
+
+    return goals
+
+
+def drained(capacity: float) -> Goals:
     """A burst is worked off in the time that the capacity predicts, plus a fifth."""
 
     def goals(table: Table) -> None:
         result = table.result
-        predicted = max(burst_s, burst_s * rate / capacity)
-        table.note("predicted time from the begin of the burst to rest", predicted, "s")
-        table.most("time from the begin of the burst to rest", result.rest_at - begun_s, "s", round(1.2 * predicted, 1))
+        calm, burst = result.scenario.phases
+        predicted = max(burst.seconds, burst.seconds * burst.rate / capacity)
+        begun = result.notes["begun"] + calm.seconds
+        table.note("rollouts a second before the burst", calm.rate, "1/s")
+        table.note("time from the begin of the burst to rest, predicted", predicted, "s")
+        table.most("time from the begin of the burst to rest", result.rest_at - begun, "s", round(1.2 * predicted, 1))
 
     return goals
 

@@ -2,7 +2,8 @@
 
 `python inject.py CONFIG ORDERS.json`. Groups are opened and sent by the sampler's own code (records by compare-and-set,
 rollouts on the generate stage) when they are due, many at a time; what can't keep up with the rate is late, not left
-out. It says `injector_ready` when all is sent and then idles. Left out: choosing tasks, staleness.
+out. It says `injector_begins`, and `injector_ready` when all is sent; then it idles.
+Left out: choosing tasks, staleness.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ async def main(config: Path, orders: Orders) -> None:
     bus = await Bus.connect(settings.servers, BlobStore(data.blob_path), "sampler")
     while await bus.latest_policy(run.name) is None:  # noqa: ASYNC110  (the trainer's first word, asked for)
         await anyio.sleep(0.1)
+    print('{"event": "injector_begins"}', flush=True)
     await inject(bus, run, orders)
     print('{"event": "injector_ready"}', flush=True)
     await anyio.sleep_forever()

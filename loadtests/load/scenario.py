@@ -37,7 +37,7 @@ embedded = false
 [data]
 root = "{{root}}"
 [service]
-log_level = "warning"
+breaker_window = {window}
 [gateway]
 engines = ["{{engine}}"]
 model_dir = "{{model}}"
@@ -83,6 +83,8 @@ class Scenario:
     slots: int = 1024
     phases: tuple[Phase, ...] = ()
     """Rates of an open loop; without any, the sampler opens groups as fast as steps are trained."""
+    check_s: float = 0.5
+    """Between two looks at the processes."""
     refuse: float = 0.0
     """Share of requests that the engine refuses until it is mended."""
     keep_s: float = 0.0
@@ -132,6 +134,7 @@ class Scenario:
             fair="true",
             wall=WALL_S,
             micro=max(1500, 2 * self.context),
+            window=max(50, 4 * self.slots if self.refuse else 0),  # endings of one burst come sorted by their kind
         )
         tasks = self.tasks()
         return World(

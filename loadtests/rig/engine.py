@@ -120,8 +120,6 @@ class Engine:
         ask = _ask(body)
         if self.faults and self.chance.random() < self.faults:
             return FAULT, b'{"error":{"message":"simulated fault"}}'
-        if self.refuse and self.chance.random() < self.refuse:
-            return BAD_REQUEST, b'{"error":{"message":"simulated refusal"}}'
         if not ask.input_ids or max(ask.input_ids) >= self.vocab_size or ask.rid in self.running:
             return BAD_REQUEST, b'{"error":{"message":"bad request"}}'
         answer = self.chance.choice(self.answers)
@@ -136,6 +134,10 @@ class Engine:
                 await self.resumed.wait()
         finally:
             del self.running[ask.rid]
+        if (
+            self.refuse and self.chance.random() < self.refuse
+        ):  # as late as an answer, or all first endings are refusals
+            return BAD_REQUEST, b'{"error":{"message":"simulated refusal"}}'
         return OK, answer.reply(ask.rid, len(ask.input_ids), (begun, self.version))
 
     @staticmethod

@@ -52,6 +52,8 @@ class World:
     children: dict[str, Child] = field(default_factory=dict)
     ready: dict[str, float] = field(default_factory=dict)
     """When each service last said that it is ready, monotonic seconds."""
+    begun: dict[str, float] = field(default_factory=dict)
+    """When each said that it begins, if it says so."""
 
     def __post_init__(self) -> None:
         self.port, self.engine_port = free_port(), free_port()
@@ -83,6 +85,8 @@ class World:
         self.log.flush()
         if "_ready" in line or "engine_listens" in line:
             self.ready[name] = time.monotonic()
+        elif "_begins" in line:
+            self.begun[name] = time.monotonic()
 
     def _children(self) -> None:
         places = {"model": self.model, "bus": self.url, "root": self.root}

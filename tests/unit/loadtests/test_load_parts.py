@@ -37,7 +37,7 @@ def test_a_long_tail_ends() -> None:
 )
 def test_a_wrong_latency_is_refused(text: str) -> None:
     """The message says which forms there are."""
-    with pytest.raises(ValueError, match="longtail:LEAST,ALPHA,MOST|LEAST above 0"):
+    with pytest.raises(ValueError, match=r"longtail:LEAST,ALPHA,MOST|LEAST above 0"):
         parse(text)
 
 
