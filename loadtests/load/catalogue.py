@@ -78,10 +78,10 @@ def burst(known: Known) -> Entry:
 
 
 def in_flight(_: Known) -> Entry:
-    title = "16,000 rollouts in flight, all of them at the engine"
+    title = "16,000 rollouts in flight, 4,096 of them at the engine"
     scenario = Scenario(
-        name="in-flight", title=title, rollouts=32_000, groups=1000, staleness=1, slots=16_384,
-        latency="lognormal:1,0.5",
+        name="in-flight", title=title, rollouts=32_000, groups=1000, staleness=1, slots=4096,
+        latency="lognormal:0.5,0.5",
     )  # fmt: skip
     return Entry(scenario=scenario, targets=goals.in_flight())
 

@@ -19,6 +19,7 @@ import msgspec
 from load.catalogue import ALL, CHAOS, Entry, Known
 from load.costs import costs_of
 from load.drive import Result, run
+from load.elsewhere import InUse
 from load.figures import rows as rows_of
 from load.figures import text
 from load.page import page
@@ -71,7 +72,12 @@ def one(entry: Entry, servers: str) -> Result:
     root = Path(tempfile.mkdtemp(prefix="tiltyard-load-"))
     with ExitStack() as failed:
         failed.callback(print, f"load: {entry.scenario.name} failed; logs are kept in {root}", file=sys.stderr)
-        result = anyio.run(_run, entry, root, tiny, servers, backend_options={"use_uvloop": True})
+        try:
+            result = anyio.run(_run, entry, root, tiny, servers, backend_options={"use_uvloop": True})
+        except InUse:
+            failed.pop_all()
+            shutil.rmtree(root)
+            raise
         failed.pop_all()
     shutil.rmtree(root)
     return result
@@ -148,8 +154,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     session = Session(given)
-    for name in given.scenarios or (*ALL, *(() if given.servers else (CHAOS,))):
-        session.take(name)
+    try:
+        for name in given.scenarios or (*ALL, *(() if given.servers else (CHAOS,))):
+            session.take(name)
+    except InUse as error:
+        print(f"load: {given.servers}: {error}: the services of a load would take its work", file=sys.stderr)
+        return 2
     load = os.getloadavg()[0]
     session.rows.append(Row(measure=f"load of the machine at the end ({os.cpu_count()} cores)", value=load, unit=""))
     session.write()

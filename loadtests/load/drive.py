@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
 import msgspec
 from load.bare import Bare, measure
+from load.elsewhere import borrowed
 from load.hops import Journeys, read
 from load.meter import WORK, Meter, Sample, window
 from load.scenario import RUN, Scenario
@@ -78,7 +79,7 @@ async def run(
     world = scenario.world(root, tiny, server_url)
     since, begun = time.time(), time.monotonic()
     notes: dict[str, float] = {}
-    async with world.connected() as bus:
+    async with world.connected() as bus, borrowed(bus, scenario.names()) if server_url else nullcontext():
         meter = Meter(world, bus, scenario.check_s)
         async with world.served(bus), _watched(meter):
             with anyio.fail_after(scenario.limit_s):

@@ -32,7 +32,8 @@ async def replay(bus: Bus, world: World, meter: Meter) -> dict[str, float]:
     async def send(some: list[Entry]) -> None:
         nonlocal sent
         for entry in some:
-            sent += await replayer.replay(entry)
+            done = await replayer.replay(entry)
+            sent += done
 
     async with anyio.create_task_group() as tasks:
         for start in range(SENDERS):

@@ -9,9 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import psutil
 import pytest
+from support import build
+
+from tiltyard.kit.bus import Bus
+from tiltyard_proto.topology import BUCKETS, GENERATE, STAGES
 
 ROOT = Path(__file__).parents[2]
 MUST_HOLD = ("rollouts and groups lost", "dead letters")
@@ -49,3 +54,35 @@ def test_rollouts_through_all_services(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["costs.json", "load.html", "load.json"]
     ours = [each for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(each.info["cmdline"] or ())]
     assert ours == []
+
+
+async def of_the_load(bus: Bus) -> list[str]:
+    """What lies on the bus below a load's names."""
+    found: list[str] = []
+    for stream in (*(stage.stream for stage in STAGES), *(f"KV_{bucket}" for bucket in BUCKETS)):
+        info = await bus.js.api(f"STREAM.INFO.{stream}", {"subjects_filter": ">"})
+        found += [subject for subject in info["state"].get("subjects") or {} if "load" in subject]
+    for stage in STAGES:
+        page = await bus.js.api(f"CONSUMER.LIST.{stage.stream}", {"offset": 0})
+        found += [each["name"] for each in page["consumers"] or () if "load" in each["name"]]
+    return found
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(180)
+async def test_a_bus_elsewhere_is_left_as_it_was(bus: Bus, nats_server: Any, tmp_path: Path) -> None:
+    """A load on a server that was there takes all of its own away again; where others have work it doesn't begin."""
+    arguments = ("flood", "--scale", "0.05", "--servers", nats_server.url)
+    work = tmp_path / "work"
+    work.mkdir()
+    rows, _ = await anyio.to_thread.run_sync(load, work, *arguments)
+    assert rows["flood: rollouts"]["value"] > 50
+    assert all(rows[f"flood: {what}"]["holds"] for what in MUST_HOLD)
+    assert await of_the_load(bus) == []
+    await bus.publish(GENERATE, build.rollout(build.task("math.test")))
+    argv = [sys.executable, str(ROOT / "loadtests/load"), *arguments, "--results", str(work / "no.json")]
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT / 'services'}:{ROOT / 'proto'}"}
+    done = await anyio.run_process(argv, check=False, env=environ)
+    assert done.returncode == 2
+    assert b"stage generate has 1 messages under way" in done.stderr
+    assert not (work / "no.json").exists()
