@@ -56,12 +56,12 @@ def turns(_: Known) -> Entry:
     return Entry(scenario=scenario, targets=throughput(250, None))
 
 
-def predicted(count: int) -> Callable[[Known], Entry]:
+def predicted(count: int, groups: int) -> Callable[[Known], Entry]:
     """A load that the capacity model has not seen."""
 
     def made(known: Known) -> Entry:
         name, title = f"{count}-turns", f"{count} turns, against what `tiltyard size` predicts from the two loads above"
-        scenario = Scenario(name=name, title=title, rollouts=16_000 // count, turns=count, groups=50)
+        scenario = Scenario(name=name, title=title, rollouts=24_000 // count, turns=count, groups=groups)
         work = Work(domain="load", turns=count, executed=count)
         return Entry(scenario=scenario, targets=goals.predicted(known.costs, work) if known.costs else None)
 
@@ -134,8 +134,8 @@ CHAOS = "chaos"
 ALL: dict[str, Callable[[Known], Entry]] = {
     "steady": steady,
     "turns": turns,
-    "2-turns": predicted(2),
-    "6-turns": predicted(6),
+    "2-turns": predicted(2, 50),
+    "6-turns": predicted(6, 16),
     "burst": burst,
     "in-flight": in_flight,
     "long-tail": long_tail,

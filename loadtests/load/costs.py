@@ -34,7 +34,7 @@ def measured(result: Result) -> Measured:
     engine_ms = cpu_ms.pop(NOT_OURS)
     executed = turns if turns > 1 else 0
     return Measured(
-        turns=turns, executed=executed, cpu_ms=cpu_ms, rate=round(result.rate(), 1), engine_ms=round(engine_ms, 4)
+        turns=turns, executed=executed, cpu_ms=cpu_ms, rate=round(result.rate_alone(), 1), engine_ms=round(engine_ms, 4)
     )
 
 

@@ -66,6 +66,10 @@ class Result:
         mine = sum(last.cpu_s.values()) - sum(first.cpu_s.values())
         return 1 - used / whole, max(0.0, used - mine) / whole
 
+    def rate_alone(self) -> float:
+        """`rate`, had nobody else used the machine: what a model of the machine is compared with."""
+        return self.rate() / max(0.05, 1 - self.machine()[1])
+
     def memory(self) -> dict[str, int]:
         """The most bytes that each process had."""
         names = {name for sample in self.samples for name in sample.memory}

@@ -49,8 +49,9 @@ def predicted(costs: Costs, work: Work) -> Goals:
         expected, rate = sum(means.values()), model.capacity(costs, [work])
         table.note("CPU of a rollout, predicted", expected, "ms")
         table.within("CPU of a rollout against the prediction", ours(table.result) / expected, "x", *WITHIN)
-        table.note("rollouts per second, predicted", rate, "1/s")
-        table.within("rollouts per second against the prediction", table.result.rate() / rate, "x", *WITHIN)
+        table.note("rollouts per second of the whole machine, predicted", rate, "1/s")
+        table.note("rollouts per second, had nobody else used it", table.result.rate_alone(), "1/s")
+        table.within("rollouts per second against the prediction", table.result.rate_alone() / rate, "x", *WITHIN)
 
     return goals
 
@@ -61,7 +62,9 @@ def drained(capacity: float) -> Goals:
     def goals(table: Table) -> None:
         result = table.result
         calm, burst = result.scenario.phases
-        predicted = max(burst.seconds, burst.seconds * burst.rate / capacity)
+        ours = max(0.05, 1 - result.machine()[1])
+        predicted = max(burst.seconds, burst.seconds * burst.rate / (capacity * ours))
+        table.note("rollouts per second, predicted for the share of the machine that was there", capacity * ours, "1/s")
         begun = result.notes["begun"] + calm.seconds
         table.note("rollouts a second before the burst", calm.rate, "1/s")
         table.note("time from the begin of the burst to rest, predicted", predicted, "s")
