@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox images tools promtool model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker
+.PHONY: help setup python sandbox images tools promtool model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker load
 .PHONY: domains-check abuse soak-sandbox cluster test lint format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -52,6 +52,10 @@ poison: python ## 1,000 poison messages of over 20 kinds among 10,000 good ones,
 chaos: python ## kill services and the bus under 10,000 rollouts, then audit (three minutes; ARGS="--rollouts 300" for less)
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(BIN)/python loadtests/chaos $(ARGS)
+
+load: python ## what the whole system carries: every service on a simulated engine, a table, results/load.json and .html (ten minutes)
+	@$(BIN)/tiltyard model tiny > /dev/null
+	@$(BIN)/python loadtests/load $(ARGS)
 
 abuse: python sandbox tools ## 32 kinds of abuse against the sandbox: a table, and results/abuse.json (about 6 minutes)
 	@$(SUDO) env PYTHONPATH=tests $(BIN)/python loadtests/abuse.py $(ARGS)

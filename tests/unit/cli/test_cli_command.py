@@ -16,7 +16,7 @@ from tiltyard.kit.embedded import free_port
 
 COMMANDS = (
     *("up", "run", "publish", "provision", "credentials", "janitor", "status", "dlq"),
-    *("weights", "quotas", "report", "domains", "model", "doctor", "config", "sandbox"),
+    *("weights", "quotas", "size", "report", "domains", "model", "doctor", "config", "sandbox"),
 )
 TASK: dict[str, Any] = {
     "domain": "math.arithmetic.chain_sum",
