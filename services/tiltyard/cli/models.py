@@ -1,8 +1,8 @@
 """Prepare the model that a run names: a directory, a built-in one, or `tiny`, which is trained here in seconds.
 
 `tiny` recites demonstrations of the function domain, a third of them wrong, so that there is something left to
-learn; it is for tests and for trying things out, and proves nothing about language models. It also lies in the cache under
-the name `tiny`, where services that are started one by one find it.
+learn; it is for tests and for trying things out, and proves nothing about language models. The cache also has
+it under the name `tiny`, where services that are started one by one find it.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class BlobStore:
         return BlobRef(uri=f"sha256:{digest}", size=len(data), sha256=digest)
 
     def _shard(self, path: Path) -> int:
-        """See that a directory of blobs is there; the rights of `root`, which it has from the moment that it is there."""
+        """See that a directory of blobs is there, with the rights of `root` from its first moment on; these rights."""
         self.root.mkdir(parents=True, exist_ok=True)
         rights = stat.S_IMODE(self.root.stat().st_mode)
         if not path.is_dir():

@@ -2,8 +2,8 @@
 
 Invariants: everything is checked before anything starts; an unknown table or key is refused; an error names the
 source, the key and what was expected. `TILTYARD_TRAINER__LR=1e-5` sets `lr` of `[trainer]`; so does
-`--set trainer.lr=1e-5`. Values of both are read as TOML, and as plain text where that fails. A secret may lie in a file:
-`TILTYARD_ENGINE__API_KEY_FILE=/run/secrets/key` sets `api_key` of `[engine]` to what is in it, as text.
+`--set trainer.lr=1e-5`. Values of both are read as TOML, and as plain text where that fails. A secret may lie in a
+file: `TILTYARD_ENGINE__API_KEY_FILE=/run/secrets/key` sets `api_key` of `[engine]` to what is in it, as text.
 Left out: what each key means, which stands in the `settings.py` of the component that owns it.
 """
 

@@ -189,7 +189,7 @@ def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="not text"):
         read_source(None, (), {"TILTYARD_BUS__CREDENTIALS_FILE": str(tmp_path / "key")})
     (tmp_path / "key").write_text("x")
-    with pytest.raises(SettingsError, match="TILTYARD_BUS__KEY_FILE.*unknown"):
+    with pytest.raises(SettingsError, match=r"TILTYARD_BUS__KEY_FILE.*unknown"):
         section(read_source(None, (), {"TILTYARD_BUS__KEY_FILE": str(tmp_path / "key")}), "bus", BusSettings)
 
 
