@@ -41,7 +41,7 @@ def rows(seen: Seen) -> list[dict[str, Any]]:
         row("rollouts opened", seen.account["rollouts"], "rollouts"),
         row("rollouts lost or doubled", sum(seen.account["problems"].values()), "rollouts", 0),
     ]
-    return found + [row(f"memory of {name}", mb, "MiB") for name, mb in sorted(seen.memory_mb.items())]
+    return found + [row(f"memory of {name} while it trains", mb, "MiB") for name, mb in sorted(seen.memory_mb.items())]
 
 
 def row(measure: str, value: float, unit: str, target: float | None = None) -> dict[str, Any]:

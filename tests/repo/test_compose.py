@@ -65,8 +65,13 @@ def test_every_service_of_the_code_is_there() -> None:
         if image_of(part) == "nats":
             assert part["build"]["target"] == "nats"
         else:
-            assert part["build"]["args"]["SERVICE"] == image.removeprefix("tiltyard/") in built
+            assert image.removeprefix("tiltyard/") in built
         assert name not in SERVICES or image_of(part) == name
+    makers = [part for part in OURS.values() if "build" in part and image_of(part) != "nats"]
+    assert {part["image"] for part in makers} == {part["image"] for part in OURS.values()} - {OURS["nats"]["image"]}
+    assert len({part["image"] for part in makers}) == len(makers), "an image is built once"
+    assert all(part["build"]["args"]["SERVICE"] == image_of(part) for part in makers)
+    assert all(part["pull_policy"] == "never" for part in OURS.values() if "build" not in part)
     for name, part in PARTS.items():
         image, _, tag = part["image"].rpartition(":")
         assert name in OURS or (image in OTHERS and tag != "latest")

@@ -122,10 +122,10 @@ def _look_around(stack: Stack, seen: Seen) -> None:
     _all_healthy(stack)
     for container in stack.containers():
         seen.containers[service_of(container)] = container
-    names = [container["Id"] for container in stack.containers() if container["State"]["Running"]]
-    for line in stack.docker.run("stats", "--no-stream", "--format", "{{json .}}", *names).splitlines():
+    running = {each["Name"].strip("/"): service_of(each) for each in stack.containers() if each["State"]["Running"]}
+    for line in stack.docker.run("stats", "--no-stream", "--format", "{{json .}}", *running).splitlines():
         row = json.loads(line)
-        seen.memory_mb[row["Name"]] = _mb(row["MemUsage"].split("/")[0].strip())
+        seen.memory_mb[running[row["Name"]]] = _mb(row["MemUsage"].split("/")[0].strip())
 
 
 def _mb(text: str) -> float:

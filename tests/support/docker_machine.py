@@ -23,6 +23,8 @@ BASE, NATS = "tiltyard-base:bookworm", "tiltyard-nats:local"
 PACKAGES = "python3,python3-pip,ca-certificates"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 READY_S = 60.0
+TABLES = {"filter": ("INPUT", "FORWARD", "OUTPUT"), "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING")}
+"""Tables of the firewall that an engine adds chains to, with the chains that they have by themselves."""
 FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
 
@@ -73,8 +75,12 @@ def engine() -> Iterator[Docker]:
 
 
 def _rules() -> str:
-    """The host's firewall rules."""
-    return subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+    """The host's firewall rules, to be restored; a table that nobody has used is an empty one."""
+    said = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+    for table, chains in TABLES.items():
+        if f"*{table}\n" not in said:
+            said += "\n".join((f"*{table}", *(f":{chain} ACCEPT [0:0]" for chain in chains), "COMMIT", ""))
+    return said
 
 
 def _start(place: Path) -> subprocess.Popen[bytes]:
