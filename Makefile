@@ -8,7 +8,7 @@ DEMO ?= examples/demo.toml
 ARGS ?=
 
 .PHONY: help setup python sandbox images tools promtool model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker load
-.PHONY: domains-check abuse soak-sandbox cluster test lint format clean
+.PHONY: domains-check abuse soak-sandbox cluster test lint format clean compose-test
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
@@ -74,6 +74,10 @@ sandbox-docker: python sandbox ## the sandbox suites over the Docker back-end, o
 	@$(SUDO) infra/setup/tools.sh dockerd:docker.io
 	@$(SUDO) TILTYARD_TEST_BACKENDS=docker $(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/docker \
 		$(addprefix tests/contract/test_sandbox_,contract.py limits.py files.py shell.py) $(ARGS)
+
+compose-test: python sandbox ## compose.yaml on a real Docker engine: build, train, kill, scale, drain, audit; results/compose.json
+	@$(SUDO) infra/setup/docker.sh
+	@$(SUDO) env RESULTS=results/compose.json $(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/compose $(ARGS)
 
 cluster: python ## three nats-servers, leaders killed and changed under load (two minutes)
 	@$(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/cluster $(ARGS)

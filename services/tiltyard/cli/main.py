@@ -43,11 +43,16 @@ def _janitor(commands: Any) -> None:
 
 
 def _publish(commands: Any) -> None:
-    publish = commands.add_parser("publish", help="publish tasks from a JSON-lines file, or a domain's own tasks")
+    publish = commands.add_parser(
+        "publish", help="publish tasks from a JSON-lines file, a domain's own tasks, or a run's"
+    )
     publish.add_argument(
         "file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input"
     )
     publish.add_argument("--domain", metavar="NAME", help="publish generated tasks of this domain instead of a file")
+    publish.add_argument(
+        "--run", action="store_true", help="publish the tasks that the configured run names, as `up` does"
+    )
     publish.add_argument("--split", choices=("train", "eval"), default="train")
     publish.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many generated tasks (default 100)")
     publish.add_argument("--seed", type=int, default=0)
