@@ -34,7 +34,7 @@ def _problems(message: msgspec.Struct) -> Iterator[str]:
     elif isinstance(message, Job):
         if not message.command.argv:
             yield "command.argv: expected a program and its arguments"
-        yield from _exec_limits(message.command.limits, "command.limits")
+        yield from exec_limits(message.command.limits, "command.limits")
         yield from _rollout(message.rollout)
     elif isinstance(message, Graded):
         yield from _rollout(message.rollout)
@@ -69,14 +69,15 @@ def _task(task: Task) -> Iterator[str]:
         yield "limits: turns, tokens and attempts: expected at least 1; observation_chars: at least 0"
     yield from _above("limits.wall_s", limits.wall_s)
     yield from _above("value", task.value, strict=False)
-    yield from _exec_limits(task.environment.limits, "environment.limits")
+    yield from exec_limits(task.environment.limits, "environment.limits")
     yield from _sampling(task.sampling)
     for outcome, row in task.overrides.items():
         if outcome in CONSEQUENCES:
             check_override(outcome, row)
 
 
-def _exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
+def exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
+    """What is wrong with the limits of one execution, each in a line that begins with `where`."""
     if limits == _EXEC:
         return
     for name in limits.__struct_fields__:
