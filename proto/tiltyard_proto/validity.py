@@ -34,8 +34,7 @@ def _problems(message: msgspec.Struct) -> Iterator[str]:
     elif isinstance(message, Job):
         if not message.command.argv:
             yield "command.argv: expected a program and its arguments"
-        if message.command.limits != _EXEC:
-            yield from _exec_limits(message.command.limits, "command.limits")
+        yield from exec_limits(message.command.limits, "command.limits")
         yield from _rollout(message.rollout)
     elif isinstance(message, Graded):
         yield from _rollout(message.rollout)
@@ -72,8 +71,7 @@ def _task(task: Task) -> Iterator[str]:
         yield "limits: turns, tokens and attempts: expected at least 1; observation_chars: at least 0"
     yield from _above("limits.wall_s", limits.wall_s)
     yield from _above("value", task.value, strict=False)
-    if task.environment.limits != _EXEC:
-        yield from _exec_limits(task.environment.limits, "environment.limits")
+    yield from exec_limits(task.environment.limits, "environment.limits")
     if task.sampling != _SAMPLING:
         yield from _sampling(task.sampling)
     for outcome, row in task.overrides.items():
@@ -81,7 +79,10 @@ def _task(task: Task) -> Iterator[str]:
             check_override(outcome, row)
 
 
-def _exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
+def exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
+    """What is wrong with the limits of one execution, each in a line that begins with `where`."""
+    if limits == _EXEC:
+        return
     for name in limits.__struct_fields__:
         yield from _above(f"{where}.{name}", getattr(limits, name))
     if limits.open_files < 32:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import AsyncIterator
@@ -258,6 +259,16 @@ async def test_directory_and_variables(sandbox: Sandbox) -> None:
     for wrong in ({"cwd": "../x"}, {"env": {"A=B": "x"}}, {"env": {"A": "\0"}}, {"user": "root"}):
         with pytest.raises(ValueError, match=r"command|workspace path"):
             await sandbox.run(Command(argv=("true",), **wrong))  # type: ignore[arg-type]
+
+
+async def test_what_no_command_can_be_is_refused(sandbox: Sandbox) -> None:
+    """No program, or a limit that nothing can keep, is the caller's mistake: said so, and the sandbox goes on."""
+    with pytest.raises(ValueError, match="expected a program"):
+        await sandbox.run(Command(argv=()))
+    for limits in ({"open_files": 0}, {"memory_bytes": -1}, {"processes": 0}, {"wall_s": -1.0}, {"wall_s": math.nan}):
+        with pytest.raises(ValueError, match=f"command.limits.{next(iter(limits))}"):
+            await sandbox.run(Command(argv=("true",), limits=ExecLimits(**limits)))  # type: ignore[arg-type]
+    assert (await sandbox.run(Command(argv=("true",)))).exit_code == 0
 
 
 async def test_commands_at_once_wait_in_order(sandbox: Sandbox) -> None:

@@ -70,7 +70,19 @@ def test_help_is_quick_and_light() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("run", "nonsense"), ("status", "--nonsense")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nonsense",),
+        ("run", "nonsense"),
+        ("status", "--nonsense"),
+        ("sandbox", "exec", "--wall", "-3", "--", "true"),
+        ("sandbox", "exec", "--wall", "nan", "--", "true"),
+        ("sandbox", "bench", "-n", "0"),
+        ("sandbox", "top", "--every", "0"),
+    ],
+)
 def test_wrong_arguments_end_with_two(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """What argparse refuses is status 2 with the usage."""
     with pytest.raises(SystemExit) as ended:
