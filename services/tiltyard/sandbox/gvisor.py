@@ -10,6 +10,7 @@ is restored answers a fresh token before it is used. Left out: rootless operatio
 from __future__ import annotations
 
 import functools
+import json
 import os
 import secrets
 import shutil
@@ -37,6 +38,8 @@ from .snapshots import Branches, Store
 
 log = structlog.get_logger()
 MIB = 1 << 20
+PLANS = 256
+"""Wants whose plans are remembered."""
 
 
 class GVisorBackend:
@@ -192,11 +195,11 @@ class GVisorBackend:
         runsc = Runsc(
             path=self.runsc, platform=self.platform, network=network.kind, before=network.launcher(), traces=traces
         )
-        bundle = network.bundle(plan.bundle, cell.path)
+        (cell.path / "config.json").write_text(json.dumps(network.spec(plan.spec)))
         if image is None:
-            command = runsc.run(cell.path, entries, bundle, name)
+            command = runsc.run(cell.path, entries, cell.path, name)
         else:
-            command = runsc.restore(cell.path, entries, bundle, image, name)
+            command = runsc.restore(cell.path, entries, cell.path, image, name)
         with (cell.path / "stderr").open("wb") as stderr:
             return subprocess.Popen(
                 command,
@@ -216,15 +219,19 @@ class GVisorBackend:
     # ------------------------------------------------------------ plans
 
     async def _plan(self, want: Want) -> Plan:
-        """How to start a want, found out once."""
-        if want not in self._plans:
-            parts = (self.settings, self.profiles, self._runsc(), self.instance.path, want)
+        """How to start a want, found out once; of very many the oldest are forgotten, since a task may ask for any."""
+        known = self._plans.get(want)
+        if known is None:
+            parts = (self.settings, self.profiles, self._runsc(), want)
             make = functools.partial(plans.make, *parts, packed=self.packs is not False)
             try:
-                self._plans[want] = await anyio.to_thread.run_sync(make)
+                known = await anyio.to_thread.run_sync(make)
             except OSError as error:
                 raise StartFailed(f"profile {want.profile!r}: {error}") from error
-        return self._plans[want]
+            if len(self._plans) >= PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[want] = known
+        return known
 
     # ------------------------------------------------------------ snapshots
 

@@ -1,17 +1,16 @@
 """How sandboxes of one want are started on gVisor: image, agent, specification, and the key of their snapshot.
 
-Invariants: a bundle is written once and shared by all sandboxes of its want; the key names everything that a snapshot
-is bound to. Left out: starting them (`gvisor`).
+Invariants: a plan holds nothing on the disk, so any number may be made and forgotten; the key names everything that a
+snapshot is bound to. Left out: starting them (`gvisor`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -29,7 +28,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     want: Want
     profile: Profile
-    bundle: Path
+    spec: dict[str, Any]
+    """The OCI specification, but for what is each sandbox's own."""
     environment: dict[str, str]
     """Variables of every command."""
     pack: Path | None = None
@@ -42,12 +42,11 @@ def make(
     settings: SandboxSettings,
     known: Mapping[str, Profile],
     runsc: Runsc,
-    folder: Path,
     want: Want,
     *,
     packed: bool = False,
 ) -> Plan:
-    """The plan of a want, with its bundle in `folder`. StartFailed without profile or image. Blocks: use a thread.
+    """The plan of a want. StartFailed without profile or image. Blocks: use a thread.
 
     `packed`: take the image as one file where that can be had.
     """
@@ -61,11 +60,8 @@ def make(
     pack = packs.take(image, agent) if packed else None
     if pack is not None:
         said["annotations"] = packs.root_of(pack)
-    bundle = folder / f"bundle-{secrets.token_hex(4)}"
-    bundle.mkdir()
-    (bundle / "config.json").write_text(json.dumps(said))
     variables = variables_of(images.environment_of(image), profile.environment)
-    plan = Plan(want=want, profile=profile, bundle=bundle, environment=variables, pack=pack)
+    plan = Plan(want=want, profile=profile, spec=said, environment=variables, pack=pack)
     if not profile.preload or profile.snapshot == "never" or want.egress:
         return plan
     with open(runsc.path, "rb") as file:
