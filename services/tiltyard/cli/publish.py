@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from tiltyard.domains import registry
+from tiltyard.gate import admission
 from tiltyard.kit.bus import Bus
 from tiltyard_proto import keys, topology
 from tiltyard_proto.messages import Task
@@ -70,7 +71,11 @@ async def publish_tasks(bus: Bus, tasks: Iterable[Task]) -> tuple[int, int]:
 
 def _tasks(arguments: Namespace) -> list[Task]:
     if arguments.domain:
-        return registry.load(arguments.domain).tasks(arguments.split, arguments.n, arguments.seed)
+        domain = registry.load(arguments.domain)
+        reports = admission.reports_on([domain.name])
+        if why := admission.refusal(reports.get(domain.name)):
+            raise UserError(f"domain {domain.name} does not pass the entry gate: {why}")
+        return admission.without_faulty(domain.tasks(arguments.split, arguments.n, arguments.seed), reports)
     if arguments.file is None:
         raise UserError("name a FILE.jsonl, or a domain with --domain")
     if str(arguments.file) == "-":

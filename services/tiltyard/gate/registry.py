@@ -62,7 +62,7 @@ class Gate:
 
     def known(self, names: Sequence[str]) -> dict[str, Report]:
         """The reports that hold for the present content."""
-        found = {name: self.store.get(self._digest(self.domains[name])) for name in names}
+        found = {name: self.store.get(self.digest(self.domains[name])) for name in names}
         return {name: report for name, report in found.items() if report is not None}
 
     async def check(
@@ -74,7 +74,7 @@ class Gate:
             tell(report)
 
         def keep(report: Report) -> None:
-            report = msgspec.structs.replace(report, digest=self._digest(self.domains[report.domain]))
+            report = msgspec.structs.replace(report, digest=self.digest(self.domains[report.domain]))
             if not any(problem.check == GATE for problem in report.problems):
                 self.store.put(report)
             reports[report.domain] = report
@@ -85,7 +85,8 @@ class Gate:
             await self._run(todo, full, keep)
         return [reports[name] for name in names]
 
-    def _digest(self, domain: Domain) -> str:
+    def digest(self, domain: Domain) -> str:
+        """What a report on this domain must have been made with."""
         return digest(domain, self.kinds, self.evaluation)
 
     async def _run(self, todo: Sequence[Domain], full: bool, keep: Tell) -> None:
