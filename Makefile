@@ -7,8 +7,8 @@ export OMP_WAIT_POLICY := PASSIVE
 DEMO ?= examples/demo.toml
 ARGS ?=
 
-.PHONY: help setup python sandbox images tools promtool model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker
-.PHONY: domains-check abuse soak-sandbox cluster test lint format clean
+.PHONY: help setup python sandbox images tools promtool model demo seeds bench-bus bench-sandbox poison chaos sandbox-docker load
+.PHONY: domains-check abuse soak-sandbox cluster test lint format clean compose-test
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
@@ -19,6 +19,7 @@ python:
 
 sandbox: python
 	@$(SUDO) infra/setup/runsc.sh > /dev/null
+	@$(SUDO) infra/setup/tools.sh mkfs.erofs:erofs-utils || true
 	@$(SUDO) $(BIN)/tiltyard sandbox images build python > /dev/null
 
 images: sandbox ## the sandbox images of all shipped profiles (2 GB, several minutes)
@@ -52,6 +53,10 @@ chaos: python ## kill services and the bus under 10,000 rollouts, then audit (th
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(BIN)/python loadtests/chaos $(ARGS)
 
+load: python ## what the whole system carries: every service on a simulated engine, a table, results/load.json and .html (ten minutes)
+	@$(BIN)/tiltyard model tiny > /dev/null
+	@$(BIN)/python loadtests/load $(ARGS)
+
 abuse: python sandbox tools ## 32 kinds of abuse against the sandbox: a table, and results/abuse.json (about 6 minutes)
 	@$(SUDO) env PYTHONPATH=tests $(BIN)/python loadtests/abuse.py $(ARGS)
 
@@ -69,6 +74,10 @@ sandbox-docker: python sandbox ## the sandbox suites over the Docker back-end, o
 	@$(SUDO) infra/setup/tools.sh dockerd:docker.io
 	@$(SUDO) TILTYARD_TEST_BACKENDS=docker $(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/docker \
 		$(addprefix tests/contract/test_sandbox_,contract.py limits.py files.py shell.py) $(ARGS)
+
+compose-test: python sandbox ## compose.yaml on a real Docker engine: build, train, kill, scale, drain, audit; results/compose.json
+	@$(SUDO) infra/setup/docker.sh
+	@$(SUDO) env RESULTS=results/compose.json $(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/compose $(ARGS)
 
 cluster: python ## three nats-servers, leaders killed and changed under load (two minutes)
 	@$(BIN)/pytest -o addopts="--import-mode=importlib -ra" tests/cluster $(ARGS)

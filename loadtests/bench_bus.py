@@ -23,7 +23,7 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bus_scenarios import fairness, hop_cpu, idle_hop
+from bus_scenarios import fairness, hop_cpu, idle_hop, shared_hop_cpu
 from raw_client import BATCH, RawConsumer
 
 from tiltyard.cli.report import Row
@@ -33,6 +33,7 @@ from tiltyard.kit.bus import Bus
 from tiltyard.kit.embedded import LOG, free_port, launch_server, wait_ready
 from tiltyard.kit.provision import consumer_config, provision
 from tiltyard.kit.pull import Puller
+from tiltyard.kit.service import spare_modules
 from tiltyard_proto.topology import GENERATE
 
 BODY = b"x" * 1024
@@ -165,6 +166,20 @@ def note(measure: str, value: float, unit: str) -> Row:
     return Row(measure=measure, value=round(value, 3), unit=unit)
 
 
+async def hops(sizes: Sizes) -> list[Row]:
+    """What a hop costs, client and server."""
+    async with server() as (bus, _, pid):
+        cost = await hop_cpu(bus, sizes.hops, sizes.rounds, lambda: server_cpu(pid))
+    async with server() as (bus, _, _):
+        shared = await shared_hop_cpu(bus, sizes.hops)
+    return [
+        row("full hop (pull, publish, acknowledge), client CPU", cost.library, "us", 80, least=False),
+        row("full hop through a stage's handler, client CPU", cost.served, "us", 80, least=False),
+        note("the same, server CPU", cost.server, "us"),
+        note("the same where domains share the stage, client CPU", shared, "us"),
+    ]
+
+
 async def measure(sizes: Sizes) -> list[Row]:
     """All rows."""
     rows: list[Row] = []
@@ -179,10 +194,7 @@ async def measure(sizes: Sizes) -> list[Row]:
         rows.append(note(f"{what}, of the raw client's, by CPU time with the server's", share.cpu, "share"))
         rows.append(row(f"{what}, client CPU", share.client_us, "us", 19, least=False))
         rows.append(note(f"{what}, client CPU of the raw client", share.raw_us, "us"))
-    async with server() as (bus, _, _):
-        library, served = await hop_cpu(bus, sizes.hops, sizes.rounds)
-        rows.append(row("full hop (pull, publish, acknowledge), client CPU", library, "us", 80, least=False))
-        rows.append(row("full hop through a stage's handler, client CPU", served, "us", 80, least=False))
+    rows += await hops(sizes)
     async with server() as (bus, _, _):
         idle = await idle_hop(bus, sizes.pings)
         rows.append(row("added latency of a hop, idle, p50", idle.p50_s * 1e3, "ms", 0.8, least=False))
@@ -202,6 +214,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path("results/bench-bus.json"), metavar="FILE")
     arguments = parser.parse_args()
     log.setup("bench", level="error")
+    spare_modules()  # as every service does
     rows = uvloop.run(measure(SMALL if arguments.small else FULL))
     width = max(len(each.measure) for each in rows)
     for each in rows:

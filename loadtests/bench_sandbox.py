@@ -8,6 +8,7 @@ run. Needs root, gVisor and the image of profile python. Wall times want a quiet
 from __future__ import annotations
 
 import argparse
+import gc
 import resource
 import sys
 import tempfile
@@ -207,6 +208,8 @@ def _compared(work: str, found: dict[str, Samples]) -> list[Row]:
 async def measure(sizes: Sizes, platform: str, skip: list[str]) -> list[Row]:
     """All rows."""
     become_subreaper()
+    gc.collect()
+    gc.freeze()  # as every service does once it is loaded: a look through all modules stops the loop for 20 ms
     with accounts() as account, prepared(platform) as settings:
         backend = GVisorBackend.open(settings)
         try:

@@ -23,6 +23,8 @@ from tiltyard_proto.topology import EXECUTE, GENERATE, VERIFY
 
 SLOTS = 8
 WORK_S = 0.02
+DOMAINS = 8
+"""Domains of the hops at a stage that they share."""
 Opened = Callable[[], AbstractAsyncContextManager[tuple[Bus, int, int]]]
 
 
@@ -34,6 +36,17 @@ class Fairness(msgspec.Struct, frozen=True):
     throughput: float
     timer_p99_s: float
     """How late a timer of this process was in the same seconds: what of the wait is the machine's."""
+
+
+class Hops(msgspec.Struct, frozen=True):
+    """CPU microseconds of a hop with 64 in flight."""
+
+    library: float
+    """Of this process, with the library's calls."""
+    served: float
+    """Of this process, through a stage's handler."""
+    server: float
+    """Of the server meanwhile."""
 
 
 class Idle(msgspec.Struct, frozen=True):
@@ -81,16 +94,29 @@ async def _publish(bus: Bus, rollouts: Sequence[Rollout], window: int = 256) -> 
 # ---------------------------------------------------------------- hops
 
 
-async def hop_cpu(bus: Bus, hops: int, rounds: int) -> tuple[float, float]:
-    """CPU microseconds of a hop with 64 in flight: with the library's calls, and through a stage's handler."""
+async def hop_cpu(bus: Bus, hops: int, rounds: int, server: Callable[[], float]) -> Hops:
+    """What a hop costs; `server` says what the server has used, in CPU seconds."""
     library: list[float] = []
     served: list[float] = []
+    theirs: list[float] = []
     for number in range(rounds):
         await _publish(bus, [rollout("bench.hop", f"bench-l{number}", member) for member in range(hops)])
         library.append(await _library_hops(bus, hops, number))
         await _publish(bus, [rollout("bench.hop", f"bench-s{number}", member) for member in range(hops)])
+        before = server()
         served.append(await _served_hops(bus, hops))
-    return statistics.median(library) / hops * 1e6, statistics.median(served) / hops * 1e6
+        theirs.append(server() - before)
+    medians = [statistics.median(each) / hops * 1e6 for each in (library, served, theirs)]
+    return Hops(*medians)
+
+
+async def shared_hop_cpu(bus: Bus, hops: int) -> float:
+    """CPU microseconds of this process for a hop through the handler of a stage that domains share; on a fresh bus."""
+    for number, count in enumerate((DOMAINS, hops)):  # first one of each, so that its consumer is there
+        of = [rollout(f"bench.d{member % DOMAINS}", f"bench-f{number}", member) for member in range(count)]
+        await _publish(bus, of)
+        spent = await _served_hops(bus, count, fair=True)
+    return spent / hops * 1e6
 
 
 async def _library_hops(bus: Bus, hops: int, number: int) -> float:
@@ -117,7 +143,7 @@ async def _library_hops(bus: Bus, hops: int, number: int) -> float:
     return spent
 
 
-async def _served_hops(bus: Bus, hops: int) -> float:
+async def _served_hops(bus: Bus, hops: int, *, fair: bool = False) -> float:
     count, stop = 0, anyio.Event()
 
     async def handler(of: Rollout) -> Sequence[Out]:
@@ -128,7 +154,7 @@ async def _served_hops(bus: Bus, hops: int) -> float:
         return [(VERIFY, ended(of))]
 
     before = time.process_time()
-    await Server(bus, GENERATE, handler, slots=64, bury=None).run(stop)
+    await Server(bus, GENERATE, handler, slots=64, bury=None, fair=fair).run(stop)
     return time.process_time() - before
 
 

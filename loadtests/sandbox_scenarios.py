@@ -85,13 +85,15 @@ async def starts(backend: GVisorBackend, account: Accounts, want: Want, count: i
 
 
 async def creations(backend: GVisorBackend, count: int, at_once: int) -> float:
-    """Sandboxes started a second, `at_once` at a time."""
+    """Sandboxes started a second, `at_once` at a time, each at rest when it is ready, as in the pool."""
     made: list[Sandbox] = []
     limiter = anyio.Semaphore(at_once)
 
     async def one() -> None:
         async with limiter:
-            made.append(await backend.start(Want()))
+            sandbox = await backend.start(Want())
+            await sandbox.rest()
+            made.append(sandbox)
 
     begun = time.perf_counter()
     async with anyio.create_task_group() as tasks:
@@ -111,7 +113,7 @@ async def idle_mib(backend: GVisorBackend, want: Want, count: int) -> float:
     async def one() -> None:
         async with limiter:
             sandbox = await backend.start(want)
-            sandbox.rest()  # as in the pool
+            await sandbox.rest()  # as in the pool
             made.append(sandbox)
 
     async with anyio.create_task_group() as tasks:
@@ -120,7 +122,6 @@ async def idle_mib(backend: GVisorBackend, want: Want, count: int) -> float:
     await anyio.sleep(1.0)  # let them come to rest
     total = sum(charged(backend, sandbox.id) for sandbox in made)
     for sandbox in made:
-        sandbox.wake()
         await sandbox.read(())
         await sandbox.kill()
     return total / count / (1 << 20)

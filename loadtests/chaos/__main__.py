@@ -19,10 +19,14 @@ from pathlib import Path
 
 import anyio
 import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from audit import Account, audit, read_records
 from kills import Killer
-from queues import waiting
-from world import Plan, World
+from plan import Plan
+from rig.queues import waiting
+from rig.world import World
 
 from tiltyard.cli.models import prepare
 from tiltyard.cli.report import Row
@@ -36,31 +40,31 @@ from tiltyard_proto.messages import RunStatus
 RECOVERY_S = 2.0
 
 
-async def run(world: World, limit_s: float) -> tuple[Account, Killer, float]:
+async def run(world: World, plan: Plan, limit_s: float) -> tuple[Account, Killer, float]:
     """The whole test; TimeoutError when the run has not come to rest within `limit_s` seconds."""
     started = time.monotonic()
     async with world.running() as bus:
-        killer = Killer(world, bus)
+        killer = Killer(world, bus, plan)
         with anyio.fail_after(limit_s):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(killer.services)
-                await _until_at_rest(world, bus, killer)
+                await _until_at_rest(bus, killer)
                 tasks.cancel_scope.cancel()
             seconds = time.monotonic() - started
-            source = read_source(world.root / "chaos.toml", (), {})
+            source = read_source(world.path, (), {})
             settings = section(source, "run", RunSettings), section(source, "trainer", TrainerSettings)
             config = msgspec.json.decode((world.model / "config.json").read_bytes())
             return await audit(bus, *settings, config["vocab_size"]), killer, seconds
 
 
-async def _until_at_rest(world: World, bus: Bus, killer: Killer) -> None:
+async def _until_at_rest(bus: Bus, killer: Killer) -> None:
     """Until the run has finished and no work waits; the server is killed on the way."""
     said = 0.0
     while True:
         await anyio.sleep(0.2)
         try:
             verdicts = int((await bus.js.api(f"STREAM.INFO.{topology.VERDICT.stream}"))["state"]["messages"])
-            await killer.server(verdicts / world.plan.rollouts)
+            await killer.server(verdicts / killer.plan.rollouts)
             if await _finished(bus) and await _idle(bus):
                 return
         except BusError:
@@ -89,7 +93,7 @@ async def _idle(bus: Bus) -> bool:
 
 def rows(account: Account, killer: Killer, seconds: float, load: float) -> list[Row]:
     """The table."""
-    plan, problems = killer.world.plan, account.problems
+    plan, problems = killer.plan, account.problems
     recoveries = [value for values in killer.recoveries.values() for value in values]
     median = statistics.median(recoveries) if recoveries else float("nan")
     lost = sum(count for what, count in problems.items() if "trained" not in what)
@@ -144,10 +148,10 @@ def main() -> int:
         seed=given.seed,
     )
     root = Path(tempfile.mkdtemp(prefix="tiltyard-chaos-"))
-    world = World(root, prepare("tiny", DataSettings().cache_path), plan)
+    world = plan.world(root, prepare("tiny", DataSettings().cache_path))
     with ExitStack() as failed:
         failed.callback(print, f"chaos: failed; logs and store are kept in {root}", file=sys.stderr)
-        account, killer, seconds = anyio.run(run, world, given.limit, backend_options={"use_uvloop": True})
+        account, killer, seconds = anyio.run(run, world, plan, given.limit, backend_options={"use_uvloop": True})
         failed.pop_all()
     found = rows(account, killer, seconds, os.getloadavg()[0])
     for row in found:

@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 import msgspec
-from queues import repeated, waiting
+from rig.queues import repeated, waiting
 
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.settings import RunSettings

@@ -15,7 +15,8 @@ from collections import Counter
 from datetime import datetime
 
 import anyio
-from world import World
+from plan import Plan
+from rig.world import World
 
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.depth import consumers
@@ -37,17 +38,18 @@ PATIENCE_S = 30.0
 class Killer:
     """The kills of one test."""
 
-    def __init__(self, world: World, bus: Bus) -> None:
+    def __init__(self, world: World, bus: Bus, plan: Plan) -> None:
         self.world = world
+        self.plan = plan
         self.bus = bus
         self.kills: Counter[str] = Counter()
         self.recoveries: dict[str, list[float]] = {}
         """Seconds until a killed service worked again, by service."""
-        self._random = random.Random(world.plan.seed)
+        self._random = random.Random(plan.seed)
 
     async def services(self) -> None:
         """A random service every `kill_every_s` seconds, until the plan's kills are done or cancelled."""
-        plan = self.world.plan
+        plan = self.plan
         async with anyio.create_task_group() as watchers:
             while not plan.kills or sum(self.kills.values()) - self.kills["nats"] < plan.kills:
                 await anyio.sleep(plan.kill_every_s)
@@ -62,11 +64,12 @@ class Killer:
 
     async def server(self, done: float) -> None:
         """Kill the server when that share of the rollouts is done, and start it again; called as the share grows."""
-        due = int(done * (self.world.plan.server_kills + 1))
-        if self.kills["nats"] < min(due, self.world.plan.server_kills):
+        due = int(done * (self.plan.server_kills + 1))
+        if self.kills["nats"] < min(due, self.plan.server_kills):
             self.kills["nats"] += 1
             await anyio.to_thread.run_sync(self.world.kill_server)
-            await anyio.to_thread.run_sync(self.world.start_server)
+            self.world.start_server()
+            await self.world.until_served()
 
     async def _watch(self, name: str, clock: float, wall: float) -> None:
         """Note how long the service was away, unless nothing waited for it or it was killed again meanwhile."""

@@ -2,10 +2,12 @@
 
 A key is one subject token: parts joined by `-`, made of [A-Za-z0-9_-], at most 128 characters. Run names and other
 parts must not contain `-` themselves where a key is split again; only prefixes are ever split.
+Domains and runs are few and checked several times for every message, so what was found good is remembered.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 
@@ -26,6 +28,7 @@ def check_token(value: str, what: str) -> str:
     return value
 
 
+@functools.lru_cache(maxsize=4096)
 def check_domain(name: str) -> str:
     """`name` if it is a dotted lower-case domain name of at most 100 characters; ValueError otherwise."""
     if len(name) > 100 or not _DOMAIN.fullmatch(name):
@@ -33,6 +36,7 @@ def check_domain(name: str) -> str:
     return name
 
 
+@functools.lru_cache(maxsize=256)
 def check_run(name: str) -> str:
     """`name` if it can name a run; ValueError otherwise."""
     if not _RUN.fullmatch(name):
@@ -40,11 +44,13 @@ def check_run(name: str) -> str:
     return name
 
 
+@functools.lru_cache(maxsize=4096)
 def domain_token(domain: str) -> str:
     """A domain as one subject token: dots become `__`."""
     return check_domain(domain).replace(".", "__")
 
 
+@functools.lru_cache(maxsize=1024)
 def domain_of(token: str) -> str:
     """The domain that a subject token begins with (what follows a `-` is not part of one); never an error."""
     return token.split("-", 1)[0].replace("__", ".")

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 
 from . import keys
-from .messages import DeadLetter, Graded, Group, Job, Policy, Purpose, Rollout, Task, Verdict
+from .messages import MAJOR, DeadLetter, Graded, Group, Job, Policy, Purpose, Rollout, Task, Verdict
 
 M_co = TypeVar("M_co", covariant=True)
 PREFIX = "tilt.v1"
@@ -90,18 +90,24 @@ class Stage(Generic[M_co]):
     def accepts(self, message: object) -> bool:
         return isinstance(message, self.type)
 
+    @functools.cached_property
     def tags(self) -> frozenset[str]:
         """The tags of the messages that the stage carries."""
-        return _tags(self.type)
+        return frozenset(str(kind.__struct_config__.tag) for kind in get_args(self.type) or (self.type,))
+
+    @functools.cached_property
+    def schemas(self) -> frozenset[str]:
+        """What the schema header of its messages says: tag and major."""
+        return frozenset(f"{tag}/{MAJOR}" for tag in self.tags)
+
+    @functools.cached_property
+    def decoder(self) -> msgspec.msgpack.Decoder[M_co]:
+        """Made once: looking a union of types up anew takes longer than decoding a rollout."""
+        return msgspec.msgpack.Decoder(self.type)
 
     def retry_delay(self, deliveries: int) -> float:
         """Seconds until a message that failed at its `deliveries`-th delivery is delivered again."""
         return min(self.retry_cap_s, self.retry_first_s * 2.0 ** min(deliveries - 1, 64))
-
-
-@functools.cache
-def _tags(carried: Any) -> frozenset[str]:
-    return frozenset(str(kind.__struct_config__.tag) for kind in get_args(carried) or (carried,))
 
 
 def _rollout_domain(message: Rollout | Job | Graded | Verdict) -> str:
@@ -226,9 +232,10 @@ BUCKET_AGE_S = {ATTEMPTS_BUCKET: 86400.0}
 
 def decode(stage: Stage[M_co], body: bytes) -> M_co:
     """A message of `stage` from MessagePack, or from JSON when the first byte is `{`."""
-    codec: Any = msgspec.json if body[:1] == b"{" else msgspec.msgpack
-    message: M_co = codec.decode(body, type=stage.type)
-    return message
+    if body[:1] == b"{":
+        message: M_co = msgspec.json.decode(body, type=stage.type)
+        return message
+    return stage.decoder.decode(body)
 
 
 def encode(message: msgspec.Struct) -> bytes:

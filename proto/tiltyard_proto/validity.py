@@ -9,7 +9,7 @@ let pass. Left out: what only a service knows (verifier kinds, sandbox profiles,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -34,7 +34,7 @@ def _problems(message: msgspec.Struct) -> Iterator[str]:
     elif isinstance(message, Job):
         if not message.command.argv:
             yield "command.argv: expected a program and its arguments"
-        yield from _exec_limits(message.command.limits, "command.limits")
+        yield from exec_limits(message.command.limits, "command.limits")
         yield from _rollout(message.rollout)
     elif isinstance(message, Graded):
         yield from _rollout(message.rollout)
@@ -50,11 +50,13 @@ def _problems(message: msgspec.Struct) -> Iterator[str]:
 
 _EXEC, _SAMPLING = ExecLimits(), Sampling()
 """What most messages have; comparing with it is quicker than looking into it."""
+_FINE: Sequence[str] = ()
 
 
-def _above(what: str, value: float, least: float = 0.0, *, strict: bool = True) -> Iterator[str]:
-    if not (math.isfinite(value) and (value > least if strict else value >= least)):
-        yield f"{what} {value:g}: expected {'more than' if strict else 'at least'} {least:g}"
+def _above(what: str, value: float, least: float = 0.0, *, strict: bool = True) -> Sequence[str]:
+    if math.isfinite(value) and (value > least if strict else value >= least):
+        return _FINE
+    return (f"{what} {value:g}: expected {'more than' if strict else 'at least'} {least:g}",)
 
 
 def _task(task: Task) -> Iterator[str]:
@@ -69,14 +71,16 @@ def _task(task: Task) -> Iterator[str]:
         yield "limits: turns, tokens and attempts: expected at least 1; observation_chars: at least 0"
     yield from _above("limits.wall_s", limits.wall_s)
     yield from _above("value", task.value, strict=False)
-    yield from _exec_limits(task.environment.limits, "environment.limits")
-    yield from _sampling(task.sampling)
+    yield from exec_limits(task.environment.limits, "environment.limits")
+    if task.sampling != _SAMPLING:
+        yield from _sampling(task.sampling)
     for outcome, row in task.overrides.items():
         if outcome in CONSEQUENCES:
             check_override(outcome, row)
 
 
-def _exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
+def exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
+    """What is wrong with the limits of one execution, each in a line that begins with `where`."""
     if limits == _EXEC:
         return
     for name in limits.__struct_fields__:
@@ -86,8 +90,6 @@ def _exec_limits(limits: ExecLimits, where: str) -> Iterator[str]:
 
 
 def _sampling(sampling: Sampling) -> Iterator[str]:
-    if sampling == _SAMPLING:
-        return
     yield from _above("sampling.temperature", sampling.temperature, strict=False)
     if not 0 < sampling.top_p <= 1:
         yield f"sampling.top_p {sampling.top_p:g}: expected more than 0, at most 1"

@@ -21,7 +21,7 @@ def test_the_bench_in_small(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = msgspec.json.decode((tmp_path / "rows.json").read_bytes())
     found = {row["measure"]: row for row in rows}
-    assert len(found) == len(rows) == 14
+    assert len(found) == len(rows) == 16
     assert all(set(row) == {"measure", "value", "unit", "target", "holds"} for row in rows)
     assert all(measure in done.stdout for measure in found)
     for start in ("confirmed publishes", "full hop (", "one domain floods: share"):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from support import build
 from support.services import stored
+from support.waiting import until
 
 from tiltyard.kit.bus import INLINE_LIMIT, Bus, Out
 from tiltyard.kit.depth import depth
@@ -127,3 +133,24 @@ async def test_a_broken_write_is_collected_too(bus: Bus) -> None:
     age(bus)
     assert (await collect(bus, 86400)).removed == 1
     assert not os.path.exists(left)  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+async def test_the_command_ends_when_told_to(nats_server: Any, bus: Bus, tmp_path: Path, told: signal.Signals) -> None:
+    """A janitor ends in good order at a signal, for which a container's first process has no default."""
+    sets = [f'bus.servers=["{nats_server.url}"]', f"data.root={tmp_path}", "janitor.every_s=0.05"]
+    command = [sys.executable, "-m", "tiltyard.cli.main", "janitor", *(w for each in sets for w in ("--set", each))]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(path for path in sys.path if path)}
+    with subprocess.Popen(command, env=environment) as janitor:  # noqa: ASYNC220
+        try:
+            await until(lambda: signal.SIGTERM in caught(janitor.pid), within_s=20)
+            janitor.send_signal(told)
+            assert await anyio.to_thread.run_sync(janitor.wait, 20) == 0
+        finally:
+            janitor.kill()
+
+
+def caught(pid: int) -> set[int]:
+    """Signals that a process has a handler for."""
+    (mask,) = re.findall(r"^SigCgt:\s+(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return {number for number in range(1, 64) if int(mask, 16) >> (number - 1) & 1}

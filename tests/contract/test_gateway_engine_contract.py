@@ -63,7 +63,9 @@ async def _fake(models: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _embedded(models: Path) -> AsyncIterator[str]:
-    settings = EngineSettings(port=0, threads=1, dtype="float32", context_length=CONTEXT)
+    settings = EngineSettings(
+        port=0, threads=1, dtype="float32", context_length=CONTEXT, api_key="user", admin_api_key="admin"
+    )
     backend = make_backend(settings, models / "one")
     try:
         async with running(settings, models / "one", backend) as (_engine, url):
@@ -74,10 +76,11 @@ async def _embedded(models: Path) -> AsyncIterator[str]:
 
 @pytest.fixture(params=["fake", "embedded"])
 async def subject(request: pytest.FixtureRequest, models: Path) -> AsyncIterator[Subject]:
-    """Each engine in turn, fresh."""
+    """Each engine in turn, fresh; the embedded one asks for keys."""
     start = _fake if request.param == "fake" else _embedded
     async with start(models) as url, aiohttp.ClientSession() as session:
-        yield Subject(HttpEngine(url, session, GatewaySettings(engines=(url,))), models)
+        settings = GatewaySettings(engines=(url,), api_key="user", admin_key="admin")
+        yield Subject(HttpEngine(url, session, settings), models)
 
 
 def in_step(sample: Sample) -> bool:

@@ -255,3 +255,13 @@ async def test_an_update_renames_the_model_and_nobody_minds() -> None:
             done = await f.generator.turn(rollout(group=f"run-t-{version}"))
             assert {span.version for span in done.turns[0].versions} == {version}
         assert {fake.model_path for fake in fakes} == {"/policies/v2"}
+
+
+async def test_weights_that_come_during_a_move_are_moved_to_at_once() -> None:
+    """A version that is published while the engine moves to the one before doesn't wait for the next probe."""
+    fake = FakeEngine(continue_s=0.2)
+    async with fleet(fake, probe_s=1000) as f:
+        f.publish(0)
+        await until(lambda: "pause retract" in fake.calls)
+        f.publish(1)
+        await f.ready(1)

@@ -225,11 +225,14 @@ async def test_what_waits_costs_no_cpu(backend: GVisorBackend) -> None:
     """A resting sandbox uses no CPU time; woken, it answers."""
     sandbox = await backend.start(Want())
     cell, _ = backend._live[sandbox.id]
-    sandbox.rest()
+    assert await sandbox.rest()
     await anyio.sleep(0.3)
     before = cell.counters().cpu_s
     await anyio.sleep(1.0)
     assert cell.counters().cpu_s - before < 0.005  # about 0.025 without rest
-    sandbox.wake()
     assert await said(sandbox, "echo awake") == b"awake\n"
+    assert await sandbox.rest()
+    clone = await backend.start(Want(snapshot=await backend.snapshot(sandbox)))  # a snapshot of what rests
+    assert await said(clone, "echo awake") == b"awake\n"
+    await clone.kill()
     await sandbox.kill()

@@ -326,14 +326,17 @@ async def test_hostile_archives_are_refused(sandbox: Sandbox) -> None:
 
 
 async def test_a_resting_sandbox_wakes_up(sandbox: Sandbox) -> None:
-    """What rests is as it was when it is woken, answers at once, and can be killed while it rests."""
+    """What rests is as it was at its next request, answers at once, and can be killed while it rests."""
     await sandbox.write({"kept": b"1"})
-    sandbox.rest()
-    sandbox.wake()
+    for _ in range(2):
+        assert await sandbox.rest()
     assert await sandbox.read(["kept"]) == {"kept": b"1"}
-    sandbox.rest()
+    assert await sandbox.rest()
+    assert (await sh(sandbox, "cat kept")).stdout == b"1"
+    assert await sandbox.rest()
     await sandbox.kill()
     assert not sandbox.alive
+    assert not await sandbox.rest()
 
 
 async def test_killed_sandbox_says_so(sandbox: Sandbox) -> None:

@@ -10,6 +10,7 @@ import pytest
 from support.sandbox_host import processes_of, traces
 from support.sandboxes import ISOLATING, open_named
 
+from tiltyard.sandbox import gvisor
 from tiltyard.sandbox.backend import Backend, Sandbox, SnapshotFailed, StartFailed, Want
 from tiltyard.sandbox.bubblewrap import BubblewrapBackend
 from tiltyard.sandbox.docker import DockerBackend
@@ -111,6 +112,19 @@ async def test_a_long_command_gives_way(backend: Backend, sandbox: Sandbox) -> N
                 await anyio.sleep(0.05)
         await sandbox.interrupt()
     assert int(weight.read_text()) == usual
+
+
+async def test_plans_are_remembered_within_bounds(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that each ask for a disk of their own size leave neither files nor ever more plans behind."""
+    if not isinstance(backend, GVisorBackend):
+        pytest.skip("the others make none")
+    monkeypatch.setattr(gvisor, "PLANS", 2)
+    before = set(backend.instance.path.iterdir())
+    for size in range(4):
+        await (await backend.start(Want(disk_bytes=(64 + size) << 20))).kill()
+    assert len(backend._plans) >= 2
+    assert Want(disk_bytes=64 << 20) not in backend._plans
+    assert set(backend.instance.path.iterdir()) == before
 
 
 async def test_disk(sandbox: Sandbox) -> None:

@@ -200,7 +200,7 @@ async def main():
     settings = SandboxSettings(home=sys.argv[1], runsc=sys.argv[2], image={"python": sys.argv[3]})
     backend = GVisorBackend.open(settings)
     for _ in range(2):
-        (await backend.start(Want())).rest()
+        await (await backend.start(Want())).rest()
     print(backend.instance.id, flush=True)
     await anyio.sleep_forever()
 anyio.run(main)

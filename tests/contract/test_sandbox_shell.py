@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import AsyncIterator
@@ -260,6 +261,16 @@ async def test_directory_and_variables(sandbox: Sandbox) -> None:
             await sandbox.run(Command(argv=("true",), **wrong))  # type: ignore[arg-type]
 
 
+async def test_what_no_command_can_be_is_refused(sandbox: Sandbox) -> None:
+    """No program, or a limit that nothing can keep, is the caller's mistake: said so, and the sandbox goes on."""
+    with pytest.raises(ValueError, match="expected a program"):
+        await sandbox.run(Command(argv=()))
+    for limits in ({"open_files": 0}, {"memory_bytes": -1}, {"processes": 0}, {"wall_s": -1.0}, {"wall_s": math.nan}):
+        with pytest.raises(ValueError, match=f"command.limits.{next(iter(limits))}"):
+            await sandbox.run(Command(argv=("true",), limits=ExecLimits(**limits)))  # type: ignore[arg-type]
+    assert (await sandbox.run(Command(argv=("true",)))).exit_code == 0
+
+
 async def test_commands_at_once_wait_in_order(sandbox: Sandbox) -> None:
     """64 in one sandbox run one after the other, each with its own wall time; beyond, they are turned away."""
     ended: list[int] = []
@@ -298,3 +309,23 @@ async def test_the_grader_is_another_user(backend: Backend, sandbox: Sandbox) ->
         await bash(sandbox, "echo 2 > theirs || echo 2 > d/theirs || rm -f d/theirs || touch d/x", policy)
     ).exit_code == 1
     assert (await bash(sandbox, "echo 2 > theirs; touch d/x; cat theirs", grader)).stdout == b"2\n"
+
+
+# ---------------------------------------------------------------- rest
+
+
+async def test_what_goes_on_inside_keeps_it_awake(sandbox: Sandbox) -> None:
+    """Neither a background command nor a job of the shell is stopped; a shell that waits rests with the sandbox."""
+    await shell(sandbox, "x=1")
+    assert await sandbox.rest()
+    found = await shell(sandbox, "echo $x; sleep 60 & echo $!")
+    number, pid = found.stdout.split()
+    assert number == b"1"
+    assert not await sandbox.rest()
+    await shell(sandbox, f"kill {int(pid)}; wait")
+    job = (await sandbox.run(Command(argv=("sleep", "60"), background=True))).job
+    assert not await sandbox.rest()
+    await sandbox.signal(job, 9)
+    await until_ended(sandbox, job)
+    assert await sandbox.rest()
+    assert (await shell(sandbox, "echo $x")).stdout == b"1\n"

@@ -129,10 +129,11 @@ def test_rules_pass_promtool() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_scrape_configuration_passes_promtool() -> None:
-    """Prometheus takes what the Kubernetes overlay gives it."""
+@pytest.mark.parametrize("name", ["kubernetes.yml", "compose.yml"])
+def test_the_scrape_configuration_passes_promtool(name: str) -> None:
+    """Prometheus takes what it is given on Kubernetes and under Compose."""
     done = subprocess.run(
-        [promtool(), "check", "config", "--syntax-only", "kubernetes.yml"],
+        [promtool(), "check", "config", "--syntax-only", name],
         cwd=RULES.parent, capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,7 +10,7 @@ without division is Liu et al. 2025, Dr. GRPO.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -27,11 +27,10 @@ UNVERIFIED = frozenset(
 """The policy has answered and nobody could tell how well; which members that hits may depend on their answers."""
 
 
-def add_member(record: GroupRecord, member: int) -> GroupRecord:
-    """The record with one more member; unchanged when it was there already."""
-    if member in record.members:
-        return record
-    return msgspec.structs.replace(record, members=tuple(sorted((*record.members, member))))
+def add_members(record: GroupRecord, members: Iterable[int]) -> GroupRecord:
+    """The record with further members; unchanged when all were there already."""
+    joined = sorted({*record.members, *members})
+    return record if len(joined) == len(record.members) else msgspec.structs.replace(record, members=tuple(joined))
 
 
 def is_complete(record: GroupRecord, now: float) -> bool:

@@ -26,5 +26,7 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Seconds between looks for groups past their deadline."""
     archive_every_s: Above0 = 5.0
     """Seconds between Parquet parts while there is something to write."""
-    archive_groups: Positive = 64
+    archive_groups: Positive = 512
     """Groups of one Parquet part at most."""
+    keep_bytes: Amount = 128e6
+    """Verdicts of open groups that are kept in memory; what is over is read from the bus when its group closes."""

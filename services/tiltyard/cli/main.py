@@ -43,11 +43,16 @@ def _janitor(commands: Any) -> None:
 
 
 def _publish(commands: Any) -> None:
-    publish = commands.add_parser("publish", help="publish tasks from a JSON-lines file, or a domain's own tasks")
+    publish = commands.add_parser(
+        "publish", help="publish tasks from a JSON-lines file, a domain's own tasks, or a run's"
+    )
     publish.add_argument(
         "file", nargs="?", type=Path, metavar="FILE.jsonl", help="one task per line; '-' reads standard input"
     )
     publish.add_argument("--domain", metavar="NAME", help="publish generated tasks of this domain instead of a file")
+    publish.add_argument(
+        "--run", action="store_true", help="publish the tasks that the configured run names, as `up` does"
+    )
     publish.add_argument("--split", choices=("train", "eval"), default="train")
     publish.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many generated tasks (default 100)")
     publish.add_argument("--seed", type=int, default=0)
@@ -114,6 +119,24 @@ def _quotas(commands: Any) -> None:
         _config(action)
 
 
+def _size(commands: Any) -> None:
+    size = commands.add_parser("size", help="how many of each service a rate of rollouts needs, from measured costs")
+    size.add_argument("rate", type=float, metavar="ROLLOUTS_PER_SECOND")
+    size.add_argument(
+        "--domain", action="append", default=[], metavar="NAME[=SHARE]",
+        help="a domain and its share of the rollouts, which may be said again; default: those of the run",
+    )  # fmt: skip
+    size.add_argument(
+        "--costs", type=Path, metavar="FILE", help="costs that `make load` measured; default: shipped ones"
+    )
+    size.add_argument("--turn-seconds", type=float, default=2.0, metavar="S", help="an engine's answer, mean (2)")
+    size.add_argument("--engine-tokens", type=float, default=0.0, metavar="N", help="tokens a second of one engine")
+    size.add_argument("--node-cores", type=int, default=8, metavar="N", help="cores of a machine with sandboxes (8)")
+    size.add_argument("--busy", type=float, default=0.7, metavar="SHARE", help="most of its core a process uses (0.7)")
+    size.add_argument("--json", action="store_true", help="machine-readable")
+    _config(size)
+
+
 def _machine(commands: Any) -> None:
     """What there is on this machine, without a bus."""
     model = commands.add_parser("model", help="prepare a built-in model and print where it lies")
@@ -171,6 +194,7 @@ def parser() -> argparse.ArgumentParser:
     _config(report)
 
     add_domains(commands, _config)
+    _size(commands)
     _machine(commands)
     return top
 

@@ -1,7 +1,8 @@
 """Prepare the model that a run names: a directory, a built-in one, or `tiny`, which is trained here in seconds.
 
 `tiny` recites demonstrations of the function domain, a third of them wrong, so that there is something left to
-learn; it is for tests and for trying things out, and proves nothing about language models.
+learn; it is for tests and for trying things out, and proves nothing about language models. The cache also has
+it under the name `tiny`, where services that are started one by one find it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ def prepare(name: str, cache: Path) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (target / "model.safetensors").is_file():
             _make(target)
+        link = cache / TINY
+        if link.resolve() != target.resolve():
+            link.unlink(missing_ok=True)
+            link.symlink_to(target.name)
     return target
 
 

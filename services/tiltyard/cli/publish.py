@@ -1,4 +1,4 @@
-"""`tiltyard publish`: tasks from a JSON-lines file or a domain's generator onto the bus.
+"""`tiltyard publish`: tasks from a JSON-lines file, a domain's generator or a run's configuration onto the bus.
 
 Invariants: every line is checked before the first one is published, errors name file and line; a task's id is its
 content hash, so publishing a file twice adds nothing. A task that goes straight to its subject instead is checked by
@@ -18,6 +18,7 @@ import msgspec
 from tiltyard.domains import registry
 from tiltyard.gate import admission
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.settings import RunSettings, section
 from tiltyard_proto import keys, topology
 from tiltyard_proto.messages import Task
 from tiltyard_proto.validity import problem
@@ -26,6 +27,7 @@ from .connection import connected
 from .errors import UserError
 from .main import source_of
 from .task_check import check_task
+from .up.plan import check_run, run_tasks
 
 MAX_SHOWN = 5
 
@@ -69,7 +71,10 @@ async def publish_tasks(bus: Bus, tasks: Iterable[Task]) -> tuple[int, int]:
     return new, old
 
 
-def _tasks(arguments: Namespace) -> list[Task]:
+def chosen_tasks(arguments: Namespace) -> list[Task]:
+    """What the arguments say to publish; UserError or ValueError for a mistake."""
+    if arguments.run:
+        return _tasks_of_the_run(arguments)
     if arguments.domain:
         domain = registry.load(arguments.domain)
         reports = admission.reports_on([domain.name])
@@ -77,7 +82,7 @@ def _tasks(arguments: Namespace) -> list[Task]:
             raise UserError(f"domain {domain.name} does not pass the entry gate: {why}")
         return admission.without_faulty(domain.tasks(arguments.split, arguments.n, arguments.seed), reports)
     if arguments.file is None:
-        raise UserError("name a FILE.jsonl, or a domain with --domain")
+        raise UserError("name a FILE.jsonl, a domain with --domain, or the configured run with --run")
     if str(arguments.file) == "-":
         return read_tasks(sys.stdin.buffer, "standard input")
     try:
@@ -87,13 +92,22 @@ def _tasks(arguments: Namespace) -> list[Task]:
         raise UserError(f"{arguments.file}: {error.strerror}") from error
 
 
+def _tasks_of_the_run(arguments: Namespace) -> list[Task]:
+    if arguments.domain or arguments.file:
+        raise UserError("--run publishes what the run's configuration names: leave file and domain out")
+    source = source_of(arguments)
+    run = section(source, "run", RunSettings)
+    check_run(run, source)
+    return run_tasks(run)
+
+
 async def _publish(arguments: Namespace, tasks: list[Task]) -> tuple[int, int]:
     async with connected(source_of(arguments)) as bus:
         return await publish_tasks(bus, tasks)
 
 
 def main(arguments: Namespace) -> int:
-    tasks = _tasks(arguments)
+    tasks = chosen_tasks(arguments)
     new, old = anyio.run(_publish, arguments, tasks)
     print(f"{new} tasks published, {old} were there already")
     return 0

@@ -64,9 +64,11 @@ class Gateway:
         hop = flow.next_hop(rollout, now)
         if hop.stage != "generate" or not isinstance(hop.message, Rollout):
             return [out(hop)]  # it ended while it waited here
-        with anyio.move_on_after((rollout.deadline or now + self.settings.hold_s) - now) as wait:
-            generator = await self._ready_generator()
-        if wait.cancelled_caught:
+        generator = self._generator
+        if generator is None:
+            with anyio.move_on_after((rollout.deadline or now + self.settings.hold_s) - now):
+                generator = await self._ready_generator()
+        if generator is None:
             return _ended(rollout, deadline_ending(rollout, "no policy was published before the deadline"))
         try:
             done = await generator.turn(hop.message)

@@ -90,8 +90,9 @@ class HttpEngine:
             raise EngineFault(f"{path}: {type(error).__name__}: {error}") from error
 
     async def _control(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> tuple[int, Any]:
-        method = "GET" if body is None else "POST"
-        status, raw = await self._call(method, path, body, timeout_s, self._admin)
+        """Routes that change something take the admin key alone, those that only tell take the api key alone."""
+        method, key = ("GET", self._headers) if body is None else ("POST", self._admin)
+        status, raw = await self._call(method, path, body, timeout_s, key)
         return status, read_body(raw)
 
     async def _expect(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> Any:

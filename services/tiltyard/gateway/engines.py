@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
@@ -93,12 +94,21 @@ class Pool:
         self.engines = [Engine(client) for client in clients]
         self.wanted = -1
         """Newest policy version; an engine with another one is not routable."""
-        self._changed = anyio.Event()
+        self._waiting: deque[anyio.Event] = deque()
+        """Requests that wait for room, in the order in which they came."""
+        self._early: deque[anyio.Event] = deque()
+        """Those that wait for a newer version."""
 
     def notify(self) -> None:
-        """Something changed that a waiting request may care about."""
-        self._changed.set()
-        self._changed = anyio.Event()
+        """Something changed that every waiting request may care about."""
+        for queue in (self._waiting, self._early):
+            while queue:
+                queue.popleft().set()
+
+    def _freed(self) -> None:
+        """There is room for one more request."""
+        if self._waiting:
+            self._waiting.popleft().set()
 
     def move(self, engine: Engine, state: State, detail: str = "") -> None:
         """Put an engine into a state."""
@@ -121,22 +131,43 @@ class Pool:
         try:
             yield engine
         finally:
-            engine.in_flight -= 1
-            metrics.IN_FLIGHT.labels(engine.url).set(engine.in_flight)
-            self.notify()
+            self._count(engine, -1)
+            self._freed()
 
     async def _wait(self, key: str, min_version: int, avoid: Collection[str], timeout_s: float) -> Engine:
+        if (engine := self._take(key, min_version, avoid)) is not None:
+            return engine
         with anyio.move_on_after(timeout_s):
             while True:
-                changed = self._changed
-                engine = choose(self.routable(min_version), key, self.settings, avoid)
-                if engine is not None:
-                    engine.in_flight += 1  # taken before anything else can run
-                    metrics.IN_FLIGHT.labels(engine.url).set(engine.in_flight)
+                await self._change(self._waiting if self.wanted >= min_version else self._early)
+                if (engine := self._take(key, min_version, avoid)) is not None:
                     return engine
-                await changed.wait()
         states = ", ".join(f"{engine.url} {engine.state.value} v{engine.version}" for engine in self.engines)
         raise NoEngine(f"no engine within {timeout_s:.0f} s for version {max(min_version, self.wanted)}: {states}")
+
+    async def _change(self, queue: deque[anyio.Event]) -> None:
+        """Until something changed; who is cancelled meanwhile leaves its turn to the next."""
+        changed = anyio.Event()
+        queue.append(changed)
+        try:
+            await changed.wait()
+        except anyio.get_cancelled_exc_class():
+            if changed.is_set():
+                self._freed()
+            else:
+                queue.remove(changed)
+            raise
+
+    def _take(self, key: str, min_version: int, avoid: Collection[str]) -> Engine | None:
+        """An engine with room, counted before anything else can run; None when there is none now."""
+        engine = choose(self.routable(min_version), key, self.settings, avoid)
+        if engine is not None:
+            self._count(engine, 1)
+        return engine
+
+    def _count(self, engine: Engine, change: int) -> None:
+        engine.in_flight += change
+        metrics.in_flight(engine.url).set(engine.in_flight)
 
     def worked(self, engine: Engine) -> None:
         """A request got a proper answer, be it a refusal."""

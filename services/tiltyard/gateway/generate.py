@@ -84,10 +84,10 @@ class Generator:
         except Cut as cut:
             done = flow.finish(rollout, cut.ending.outcome, cut.ending.detail)
         except (ValueError, RequestRefused) as error:
-            metrics.TURNS.labels("invalid").inc()
+            metrics.turns("invalid").inc()
             raise Invalid(str(error)) from error
         metrics.SECONDS.observe(time.monotonic() - clock)
-        metrics.TURNS.labels(done.outcome.value if done.outcome else done.turns[-1].finish).inc()
+        metrics.turns(done.outcome.value if done.outcome else done.turns[-1].finish).inc()
         return done
 
     async def _sample(self, rollout: Rollout, plan: Plan) -> tuple[Action, str]:
@@ -174,9 +174,9 @@ class _Calls:
             await self._abort(engine, rid)
             raise
         self._pool.worked(engine)
-        metrics.TOKENS.labels("prompt").inc(sample.prompt_tokens)
-        metrics.TOKENS.labels("cached").inc(sample.cached_tokens)
-        metrics.TOKENS.labels("sampled").inc(len(sample.ids))
+        metrics.tokens("prompt").inc(sample.prompt_tokens)
+        metrics.tokens("cached").inc(sample.cached_tokens)
+        metrics.tokens("sampled").inc(len(sample.ids))
         if sample.finish == "abort" and not sample.ids:  # cut short while it queued
             metrics.RETRIES.labels("aborted").inc()
             self._busy += 1

@@ -113,9 +113,10 @@ def plan_turn(rollout: Rollout, chat: Chat, context_length: int) -> Plan | Endin
 
 def check_ids(ids: Sequence[int], vocab_size: int, where: str) -> None:
     """ValueError when an id is outside the vocabulary: engines don't check and die of it."""
-    for position, token in enumerate(ids):
-        if not 0 <= token < vocab_size:
-            raise ValueError(f"rollout {where}: id {token} at position {position} is outside 0..{vocab_size - 1}")
+    if not ids or (min(ids) >= 0 and max(ids) < vocab_size):
+        return
+    position, token = next((at, token) for at, token in enumerate(ids) if not 0 <= token < vocab_size)
+    raise ValueError(f"rollout {where}: id {token} at position {position} is outside 0..{vocab_size - 1}")
 
 
 def min_version(rollout: Rollout) -> int:

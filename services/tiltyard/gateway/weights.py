@@ -83,8 +83,9 @@ class Keeper:
     async def run(self) -> None:
         """For ever: look at the engine every `probe_s`, and at once when new weights are wanted."""
         while True:
+            target = self._target()  # what is wanted while this look lasts waits for the next one, which comes at once
             await self.tick()
-            await self._wanted.changed(self._target(), self._settings.probe_s)
+            await self._wanted.changed(target, self._settings.probe_s)
 
     def _target(self) -> int:
         return -1 if self._wanted.policy is None else self._wanted.policy.version

@@ -3,7 +3,8 @@
 Invariants: a blob is written to a temporary name and renamed, so it is whole or absent; its name is its SHA-256, so
 writing twice is a no-op; a reader verifies size and hash, and no reference reaches outside `root`. A reference is
 published only after the blob is written. A blob that is put again is made young, so that `sweep` spares what may yet
-be referred to.
+be referred to. What is made takes the rights of `root`: where that is open to a group, services of several users (the
+sandbox is root, the others are not) read and replace one another's blobs.
 Left out: other stores (any fsspec URI would fit behind the same calls), and what is still referred to (`janitor`).
 """
 
@@ -12,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
+import secrets
+import stat
 from collections.abc import Collection
 from pathlib import Path
 
@@ -39,15 +41,30 @@ class BlobStore:
         digest = hashlib.sha256(data).hexdigest()
         path = self._path(digest)
         if not _touch(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".put-")
+            rights = self._shard(path.parent)
+            temporary = path.parent / f".put-{secrets.token_hex(8)}"
             try:
-                with os.fdopen(handle, "wb") as file:
+                with temporary.open("xb") as file:
+                    os.fchmod(file.fileno(), rights & 0o666)
                     file.write(data)
                 os.replace(temporary, path)
             finally:
-                Path(temporary).unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
         return BlobRef(uri=f"sha256:{digest}", size=len(data), sha256=digest)
+
+    def _shard(self, path: Path) -> int:
+        """See that a directory of blobs is there, with the rights of `root` from its first moment on; these rights."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        rights = stat.S_IMODE(self.root.stat().st_mode)
+        if not path.is_dir():
+            new = self.root / f".shard-{secrets.token_hex(8)}"
+            new.mkdir()
+            new.chmod(rights)
+            try:
+                new.rename(path)
+            except OSError:  # another was faster, and has put something in
+                new.rmdir()
+        return rights
 
     def get(self, ref: BlobRef) -> bytes:
         """The bytes behind `ref`; BlobMissing when absent, truncated or altered."""
@@ -88,9 +105,9 @@ class BlobStore:
 
 
 def _touch(path: Path) -> bool:
-    """Make an existing blob young again, so that no janitor takes it; False when it isn't there."""
+    """Make an existing blob young again, so that no janitor takes it; False when it isn't there or must be replaced."""
     try:
         os.utime(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # another user's, who did not share it
         return False
     return True

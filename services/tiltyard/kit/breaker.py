@@ -134,7 +134,10 @@ class Breaker:
         self._take(made)
 
     def _of(self, domain: str) -> deque[bool]:
-        return self._ended.setdefault(domain, deque(maxlen=self._window))
+        ended = self._ended.get(domain)
+        if ended is None:
+            ended = self._ended[domain] = deque(maxlen=self._window)
+        return ended
 
     async def follow(self) -> None:
         """Keep the pauses up to date, until cancelled."""

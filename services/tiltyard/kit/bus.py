@@ -90,13 +90,16 @@ class KeyValue:
 
     async def update(self, key: str, value: bytes, revision: int) -> bool:
         """Write if the newest revision is `revision`; False when it is not. Waits for a write that is on its way."""
+        return bool(await self.swap(key, value, revision))
+
+    async def swap(self, key: str, value: bytes, revision: int) -> int:
+        """Like `update`: the new revision, or 0 when `revision` was not the newest."""
         deadline = time.monotonic() + IN_FLIGHT_S
         while True:
             try:
-                await self._js.publish(self.subject(key), value, {}, expect=revision)
-                return True
+                return await self._js.publish(self.subject(key), value, {}, expect=revision)
             except Conflict:
-                return False
+                return 0
             except InFlight:
                 if time.monotonic() > deadline:
                     raise

@@ -54,6 +54,7 @@ class Delivery(msgspec.Struct, gc=False):
     body: bytes
     _told: Told | None = None
     _headers: dict[str, str] | None = None
+    _subject: str | None = None
 
     @classmethod
     def of(cls, subject: str, headers: dict[str, str], body: bytes, told: Told) -> Delivery:
@@ -62,7 +63,9 @@ class Delivery(msgspec.Struct, gc=False):
 
     @property
     def subject(self) -> str:
-        return self.raw_subject.decode(errors="replace")  # a server takes any bytes
+        if self._subject is None:
+            self._subject = self.raw_subject.decode(errors="replace")  # a server takes any bytes
+        return self._subject
 
     @property
     def headers(self) -> dict[str, str]:

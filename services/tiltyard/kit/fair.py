@@ -9,6 +9,7 @@ rounds, unless a lane before it takes everything. Left out: where work comes fro
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Mapping
 
@@ -19,6 +20,7 @@ LANES = (EVAL_LANE, "")
 LEAST_WEIGHT = 0.01
 
 
+@functools.lru_cache(maxsize=4096)
 def split(flow: str) -> tuple[str, str]:
     """Domain token and lane of a flow's token."""
     domain, _, lane = flow.partition(LANE_MARK)

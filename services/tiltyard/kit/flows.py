@@ -36,7 +36,7 @@ from .fair import Scheduler
 from .frames import parse_headers
 from .jetstream import API
 from .provision import flow_config, flow_consumer
-from .pull import MAX_BYTES
+from .pull import byte_limit
 from .strangers import Strangers, is_stranger
 from .wire import NotConnected
 
@@ -210,7 +210,7 @@ class FlowSource:
     def _ask(self, token: str, batch: int) -> None:
         self._serial += 1
         reply = f"{self._inbox}.{self._serial}".encode()
-        request = b'{"batch":%d,"no_wait":true,"max_bytes":%d}' % (batch, MAX_BYTES)
+        request = b'{"batch":%d,"no_wait":true%b}' % (batch, byte_limit(batch))
         endpoint = f"{API}.CONSUMER.MSG.NEXT.{self._stage.stream}.{flow_consumer(self._stage, token)}".encode()
         try:
             self._bus.client.send(b"PUB %b %b %d\r\n%b\r\n" % (endpoint, reply, len(request), request))

@@ -42,6 +42,7 @@ MAX_CLAIM = 1 << 30
 EXPIRED_AFTER_S = 24 * 3600.0
 """Work whose group's deadline passed so long ago is a dead letter; until then it ends as late or at its wall limit."""
 MAX_DETAIL = 2000
+_OF_GROUPS = (Rollout, Job, Graded)
 _REPLAY = re.compile(r"(.*)\.replay\.(\d{1,9})")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -64,7 +65,7 @@ def printable(text: str, limit: int = MAX_DETAIL) -> str:
 
 def base_subject(subject: str) -> tuple[str, int]:
     """A subject without `.replay.<n>`, and how many replays came before the next one."""
-    found = _REPLAY.fullmatch(subject)
+    found = _REPLAY.fullmatch(subject) if ".replay." in subject else None
     return (found[1], int(found[2]) + 1) if found else (subject, 0)
 
 
@@ -101,17 +102,15 @@ def claim(body: bytes) -> BlobRef:
 
 def _check_schema(stage: Stage[Any], headers: Mapping[str, str]) -> None:
     said = headers.get(SCHEMA)
-    if said is None:
-        return  # published by hand; the bytes will tell
-    tag, _, major = said.partition("/")
-    if tag not in stage.tags():
+    if said is None or said in stage.schemas:
+        return  # without one it was published by hand, and the bytes will tell
+    if said.partition("/")[0] not in stage.tags:
         raise Reject("schema", f"{SCHEMA}: {printable(said, 80)!r}: {stage.name} carries {_known(stage)}")
-    if major != str(MAJOR):
-        raise Reject("schema", f"{SCHEMA}: {printable(said, 80)!r}: expected major {MAJOR}")
+    raise Reject("schema", f"{SCHEMA}: {printable(said, 80)!r}: expected major {MAJOR}")
 
 
 def _known(stage: Stage[Any]) -> str:
-    return ", ".join(sorted(stage.tags()))
+    return ", ".join(sorted(stage.tags))
 
 
 def _said(error: BaseException) -> str:
@@ -139,14 +138,14 @@ def _why(stage: Stage[Any], body: bytes, error: Exception) -> Reject:
     if not isinstance(raw, dict):
         return Reject("decode", _said(error))
     tag = raw.get("type")
-    named = tag in stage.tags() if isinstance(tag, str) else tag is None and len(stage.tags()) == 1
+    named = tag in stage.tags if isinstance(tag, str) else tag is None and len(stage.tags) == 1
     if not named:
         return Reject("schema", f"type {printable(repr(tag), 80)}: {stage.name} carries {_known(stage)}")
     return Reject("validation", _said(error))
 
 
 def _check_deadline(message: Any, now: float) -> None:
-    if not isinstance(message, Rollout | Job | Graded):
+    if not isinstance(message, _OF_GROUPS):
         return
     group = (message if isinstance(message, Rollout) else message.rollout).group
     if group.deadline and now > group.deadline + EXPIRED_AFTER_S:

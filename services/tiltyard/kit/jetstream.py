@@ -42,12 +42,13 @@ __all__ = [
 ]
 
 API = "$JS.API"
+MAX_MESSAGE = 1 << 20
+"""Most bytes of a message on a stream, headers included."""
 EXPECT_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
 _CONFLICT_CODES = frozenset({10071})
 _IN_FLIGHT_CODES = frozenset({10164})
 _NOT_FOUND_CODES = frozenset({10014, 10037, 10059})
 _FULL_CODES = frozenset({10023, 10047, 10077, 10122})
-_EXPECT_NOTHING = f"{EXPECT_SUBJECT_SEQ}: 0\r\n".encode()
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -96,16 +97,21 @@ class Stored(msgspec.Struct, frozen=True):
 
 def header_block(headers: Mapping[str, str], expect: int | None = None) -> bytes:
     """Headers as they travel; ValueError for what can't stand in one."""
-    lines = [b"NATS/1.0\r\n"]
-    if expect is not None:
-        lines.append(_EXPECT_NOTHING if expect == 0 else f"{EXPECT_SUBJECT_SEQ}: {expect}\r\n".encode())
+    text = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    ends = text.count("\r") + text.count("\n")
+    if not text.isascii() or ends != 2 * len(headers) or "" in headers or ":" in "".join(headers):
+        raise ValueError(_unfit(headers))
+    expected = "" if expect is None else f"{EXPECT_SUBJECT_SEQ}: {expect}\r\n"
+    return f"NATS/1.0\r\n{expected}{text}\r\n".encode()
+
+
+def _unfit(headers: Mapping[str, str]) -> str:
+    """Which of the headers can't stand in a block, and why."""
     for name, value in headers.items():
         line = f"{name}: {value}"
         if not line.isascii() or "\r" in line or "\n" in line or not name or ":" in name:
-            raise ValueError(f"header {name!r}: {value!r}: expected ASCII on one line, and a name without ':'")
-        lines.append(line.encode() + b"\r\n")
-    lines.append(b"\r\n")
-    return b"".join(lines)
+            return f"header {name!r}: {value!r}: expected ASCII on one line, and a name without ':'"
+    raise AssertionError("every header can stand in a block")
 
 
 class JetStream:
@@ -115,11 +121,10 @@ class JetStream:
         self.client = client
         self.replies = Replies(client, timeout_s)
 
-    async def _request(self, subject: str, body: bytes, headers: bytes = b"") -> Answer:
-        self.check_size(subject, body, headers)
-        answer = await self.replies.ask(subject, headers, body)
-        if answer[0].startswith(b"NATS/1.0 503"):
-            raise BusUnavailable(f"{subject}: nobody answers (no such stream, or no JetStream)")
+    async def _request(self, subject: str, body: bytes) -> Answer:
+        self.check_size(subject, body, b"")
+        answer = await self.replies.ask(subject, b"", body)
+        _check_answered(answer, subject)
         return answer
 
     async def api(self, endpoint: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -140,8 +145,10 @@ class JetStream:
     async def publish(self, subject: str, body: bytes, headers: Mapping[str, str], expect: int | None = None) -> int:
         """Publish and wait until it is stored; the sequence. `expect` is the last sequence allowed on the subject."""
         block = header_block(headers, expect) if headers or expect is not None else b""
-        _, data = await self._request(subject, body, block)
-        answer = _decode_stored(data)
+        self.check_size(subject, body, block)
+        said = await self.replies.ask(subject, block, body)
+        _check_answered(said, subject)
+        answer = _decode_stored(said[1])
         if answer.error is not None:
             _raise_for(answer.error, subject)
         return answer.seq
@@ -158,6 +165,11 @@ class JetStream:
         """The first message at `sequence` or after it; None when there is none."""
         request = msgspec.json.encode({"seq": sequence, "next_by_subj": ">"})
         return _stored(await self._request(f"{API}.DIRECT.GET.{stream}", request))
+
+
+def _check_answered(answer: Answer, subject: str) -> None:
+    if answer[0].startswith(b"NATS/1.0 503"):
+        raise BusUnavailable(f"{subject}: nobody answers (no such stream, or no JetStream)")
 
 
 def _stored(answer: Answer) -> Stored | None:

@@ -1,7 +1,8 @@
 """The kit's own Prometheus metrics; services define theirs beside what they measure.
 
 `messages_total` by ending counts what was processed ('done'), what failed (the reason of its dead letter), and what
-comes again ('retry', 'failed'). Lag and what is unacknowledged are asked of the server when somebody scrapes.
+comes again ('retry', 'failed'). Lag and what is unacknowledged are asked of the server when somebody scrapes, and what
+is in flight of the process's server of the stage.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tiltyard_proto import topology
 from tiltyard_proto.topology import Stage
 
 from .bus import Bus
-from .jetstream import ApiError, NotFound
+from .jetstream import MAX_MESSAGE, ApiError, NotFound
 
 DEDUP_WINDOW_S = 2.0
 FLOW_IDLE_S = 86400.0
@@ -32,7 +32,7 @@ def stream_config(stage: Stage[Any], replicas: int = 1) -> dict[str, Any]:
         "max_msgs_per_subject": 1,
         "max_age": int(stage.max_age_s * 1e9),
         "max_bytes": 2 << 30,
-        "max_msg_size": 1 << 20,
+        "max_msg_size": MAX_MESSAGE,
         "duplicate_window": int(DEDUP_WINDOW_S * 1e9),
         "allow_direct": True,
         "description": stage.what,

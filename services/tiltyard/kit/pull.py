@@ -1,10 +1,11 @@
 """The pull loop: pull requests of one consumer, topped up to the free slots.
 
 Invariants: never more messages in hand and on their way than slots were free when asking (plus what a lost pull may
-still deliver); every pull has a byte limit and a heartbeat; a pull whose heartbeat stays away, or that a reconnect cut
-off, is asked again at once. Waiting ends at once when the caller is cancelled, and no message is lost by that.
-Stopping removes the interest first, so that the server forgets the pulls and nothing is left waiting for its lease to
-end. What a consumer sends without expecting an answer is never sent again, so `Ordered` says when something is missing.
+still deliver); no pull brings more than `MAX_BYTES`; every pull has a heartbeat; a pull whose heartbeat stays away,
+or that a reconnect cut off, is asked again at once. Waiting ends at once when the caller is cancelled, and no message
+is lost by that. Stopping removes the interest first, so that the server forgets the pulls and nothing is left waiting
+for its lease to end. What a consumer sends without expecting an answer is never sent again, so `Ordered` says when
+something is missing.
 Left out: choosing between consumers (`fair`).
 """
 
@@ -19,12 +20,18 @@ from typing import Any
 from .delivery import Delivery
 from .errors import BusUnavailable, Forbidden, NotFound
 from .frames import parse_headers
-from .jetstream import API, JetStream
+from .jetstream import API, MAX_MESSAGE, JetStream
 from .wire import NotConnected
 
 EXPIRES_S = 5.0
 HEARTBEAT_S = 1.0
 MAX_BYTES = 8 << 20
+
+
+def byte_limit(batch: int) -> bytes:
+    """What a pull of `batch` messages says about its bytes: nothing where they can't be too many, since the server
+    ends each pull that says something with a message of its own."""
+    return b',"max_bytes":%d' % MAX_BYTES if batch * MAX_MESSAGE >= MAX_BYTES else b""
 
 
 class Puller:
@@ -119,11 +126,11 @@ class Puller:
     def _ask(self, batch: int) -> None:
         self._serial += 1
         reply = f"{self._inbox}.{self._serial}".encode()
-        request = b'{"batch":%d,"expires":%d,"idle_heartbeat":%d,"max_bytes":%d}' % (
+        request = b'{"batch":%d,"expires":%d,"idle_heartbeat":%d%b}' % (
             batch,
             EXPIRES_S * 1e9,
             HEARTBEAT_S * 1e9,
-            MAX_BYTES,
+            byte_limit(batch),
         )
         try:
             self._js.client.send(b"PUB %b %b %d\r\n%b\r\n" % (self._endpoint.encode(), reply, len(request), request))

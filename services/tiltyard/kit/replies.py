@@ -19,6 +19,7 @@ from .wire import NotConnected, WireClient
 SWEEP_S = 0.25
 MAX_BYTES = 32 << 20
 MAX_REQUESTS = 16384
+_BLANK = re.compile(r"[ \t\r\n]")
 _REFUSED = re.compile(r'Permissions Violation for Publish to "([^"]*)"')
 Answer = tuple[bytes, bytes]
 """Raw headers and body."""
@@ -54,7 +55,7 @@ class Replies:
         while self._bytes > MAX_BYTES or len(self._waiting) >= MAX_REQUESTS:
             self._room.clear()
             await self._room.wait()
-        if not subject or any(blank in subject for blank in " \t\r\n"):
+        if not subject or _BLANK.search(subject):
             raise ValueError(f"subject {subject!r}: expected tokens without blanks")
         self._serial += 1
         token = b"%x" % self._serial

@@ -12,6 +12,7 @@ A dead letter is stored before its input is terminated, and `bury` says what its
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -28,6 +29,7 @@ from . import deadletters, metrics, tracing
 from .blobs import BlobMissing
 from .breaker import Breaker
 from .bus import Bus, Out
+from .crew import Crew
 from .delivery import Delivery
 from .errors import BusUnavailable, Forbidden, NotFound
 from .flows import FlowSource
@@ -42,6 +44,8 @@ Bury = Callable[[M, Outcome, str], Sequence[Out]]
 AGAIN = frozenset({"retry", "failed"})
 """Endings after which a message comes again."""
 Able = Callable[[], bool]
+Taken = tuple[Delivery, bool]
+"""A delivery that has a slot, and whether somebody may have finished it already."""
 UNABLE_S = 0.25
 """How often a service that can do nothing now looks whether it can again."""
 log = structlog.get_logger()
@@ -88,26 +92,28 @@ class Server(Generic[M]):
         self.busy = 0
         self._cut = 0.0
         """When the connection was lost last, seconds since the epoch."""
-        self._freed = anyio.Event()
-        """Set when a slot has become free; whoever waits makes a new one first."""
+        self._freed = asyncio.Event()
+        """Set when a slot has become free; the one who waits clears it first."""
         self._evidence = Evidence(bus, stage)
         self._lane = Lane()
         self._source_now: Puller | FlowSource | None = None
         """What is pulled from now; None between two."""
         self._running: dict[int, tuple[Delivery, float]] = {}
         """Deliveries in a handler, with the time of their last sign of life."""
-        self._in_flight = metrics.IN_FLIGHT.labels(stage.name)
         self._seconds = metrics.SECONDS.labels(stage.name)
 
     # ------------------------------------------------------------ the loop
 
     async def run(self, stop: anyio.Event, drain_s: float = 10.0) -> None:
         """Until `stop` is set; then running handlers get `drain_s` seconds, and what is left goes back."""
+        in_flight = metrics.IN_FLIGHT.labels(self.stage.name)
+        in_flight.set_function(lambda: self.busy)
         self.bus.client.lost.append(self._on_lost)
         try:
             await self._run(stop, drain_s)
         finally:
             self.bus.client.lost.remove(self._on_lost)
+            in_flight.set_function(lambda: 0)
 
     def _on_lost(self) -> None:
         self._cut = time.time()
@@ -118,10 +124,11 @@ class Server(Generic[M]):
             handlers.start_soon(self._extend)
             handlers.start_soon(self.breaker.follow)
             handlers.start_soon(_cancel_when, stop, pulling)
+            crew = Crew(handlers, self._one)
             with pulling:
                 while not stop.is_set():
                     if self.able():
-                        await self._pull_from(self._source(), handlers)
+                        await self._pull_from(self._source(), handlers, crew)
                     else:
                         await anyio.sleep(UNABLE_S)
             with anyio.move_on_after(drain_s):
@@ -134,11 +141,11 @@ class Server(Generic[M]):
             return FlowSource(self.bus, self.stage, lambda: [delivery for delivery, _ in self._running.values()])
         return Puller(self.bus.js, self.stage.stream, durable(self.stage))
 
-    async def _pull_from(self, puller: Puller | FlowSource, handlers: TaskGroup) -> None:
+    async def _pull_from(self, puller: Puller | FlowSource, tasks: TaskGroup, crew: Crew[Taken]) -> None:
         """Start handlers until the pull fails; what was pulled and not started goes back at once."""
         self._source_now = puller
         try:
-            await puller.start(handlers)
+            await puller.start(tasks)
             while self.able():
                 if self.busy >= self.slots or self._lane.closed:
                     await self._a_free_slot()
@@ -146,8 +153,7 @@ class Server(Generic[M]):
                 delivery = await puller.next(self.slots - self.busy)
                 if delivery is not None:
                     self.busy += 1
-                    self._in_flight.inc()
-                    handlers.start_soon(self._one, delivery, puller.may_be_done(delivery))
+                    crew.hand((delivery, puller.may_be_done(delivery)))
         except (BusUnavailable, NotFound, Forbidden) as error:
             log.warning("stage_waits", stage=self.stage.name, error=str(error))
             await anyio.sleep(0.3)
@@ -157,7 +163,8 @@ class Server(Generic[M]):
                 for delivery in await puller.stop():
                     self.bus.say(delivery, b"-NAK")
 
-    async def _one(self, delivery: Delivery, may_be_done: bool) -> None:
+    async def _one(self, taken: Taken) -> None:
+        delivery, may_be_done = taken
         started = time.monotonic()
         tracing.begin(self.stage.name, delivery)
         metrics.arrived(self.stage.name, delivery)
@@ -176,11 +183,10 @@ class Server(Generic[M]):
         finally:
             del self._running[running]
             self.busy -= 1
-            self._in_flight.dec()
             self._freed.set()
 
     async def _a_free_slot(self) -> None:
-        self._freed = anyio.Event()
+        self._freed.clear()
         await self._freed.wait()
 
     # ------------------------------------------------------------ one message
@@ -194,16 +200,17 @@ class Server(Generic[M]):
         if past is None:  # nobody is judged without evidence
             self._nak(delivery, self.stage.retry_delay(1))
             return "unread"
-        if past.suspect:
+        alone = past.suspect
+        if alone:
             metrics.SUSPECTS.labels(self.stage.name).inc()
             log.warning("suspect", stage=self.stage.name, subject=delivery.subject, deaths=past.deaths)
-        await self._lane.enter(alone=past.suspect)
+        await self._lane.enter(alone=alone)
         try:
             if may_be_done:
                 return await self._watched(delivery, past)
             return await self._work(delivery, past, may_be_done)
         finally:
-            self._lane.leave(alone=past.suspect)
+            self._lane.leave(alone=alone)
 
     async def _watched(self, delivery: Delivery, past: Past) -> str:
         """Handle it with a word in the bucket that this process has it in hand."""

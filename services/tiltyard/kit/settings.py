@@ -2,7 +2,8 @@
 
 Invariants: everything is checked before anything starts; an unknown table or key is refused; an error names the
 source, the key and what was expected. `TILTYARD_TRAINER__LR=1e-5` sets `lr` of `[trainer]`; so does
-`--set trainer.lr=1e-5`. Values of both are read as TOML, and as plain text where that fails.
+`--set trainer.lr=1e-5`. Values of both are read as TOML, and as plain text where that fails. A secret may lie in a
+file: `TILTYARD_ENGINE__API_KEY_FILE=/run/secrets/key` sets `api_key` of `[engine]` to what is in it, as text.
 Left out: what each key means, which stands in the `settings.py` of the component that owns it.
 """
 
@@ -25,6 +26,8 @@ from .ranges import Above0, Amount, Port, Positive, Share, Whole
 ENV_PREFIX = "TILTYARD_"
 RESERVED_ENV = frozenset({"TILTYARD_HOME", "TILTYARD_TORCH", "TILTYARD_VENV", "TILTYARD_NKEY_SEED"})
 """Read by the set-up, or secrets that must not become settings."""
+IN_FILE = "_file"
+"""A variable that ends like this names the file which holds the value; no setting does."""
 MAX_FILE = 4 << 20
 """Bytes of a configuration file."""
 S = TypeVar("S", bound=msgspec.Struct)
@@ -256,6 +259,18 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: not valid TOML: nested too deeply") from None
 
 
+def _read_secret(path: str, origin: str) -> str:
+    """What is in a file, as a string of TOML: a key of digits stays text."""
+    try:
+        return _quoted(Path(path).read_text().strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{origin}: {path}: {getattr(error, 'strerror', None) or 'not text'}") from error
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
 def read_source(file: Path | None, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Source:
     """Merge file, environment and `table.key=value` overrides; SettingsError for the user's mistakes."""
     tables: dict[str, Any] = {}
@@ -265,7 +280,10 @@ def read_source(file: Path | None, overrides: Sequence[str] = (), environ: Mappi
     for name, text in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX) and name not in RESERVED_ENV:
             dotted = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
-            _assign(tables, origins, dotted, text, f"environment variable {name}")
+            origin = f"environment variable {name}"
+            if dotted.endswith(IN_FILE):
+                dotted, text = dotted.removesuffix(IN_FILE), _read_secret(text, origin)
+            _assign(tables, origins, dotted, text, origin)
     for item in overrides:
         dotted, equals, text = item.partition("=")
         if not equals:

@@ -12,6 +12,7 @@ Left out: spans of those who follow a stream by position (`joins`).
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Mapping, MutableMapping
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 TRACEPARENT, RUN, ROLLOUT = "traceparent", "Tilt-Run", "Tilt-Rollout"
 _FORM = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+_WITH_ROLLOUT = (Job, Graded, Verdict)
 
 
 class TracingUnavailable(SettingsError):
@@ -68,10 +72,16 @@ def valid(traceparent: str | None) -> str | None:
     return traceparent if traceparent is not None and _FORM.fullmatch(traceparent) else None
 
 
+@functools.lru_cache(maxsize=256)
+def _plain(run: str) -> bool:
+    """Can the name of a run stand in a header?"""
+    return _PLAIN.fullmatch(run) is not None
+
+
 def _rollout(message: Message) -> Rollout | None:
     if isinstance(message, Rollout):
         return message
-    return message.rollout if isinstance(message, Job | Graded | Verdict) else None
+    return message.rollout if isinstance(message, _WITH_ROLLOUT) else None
 
 
 def _key(message: Message) -> tuple[str, str]:
@@ -94,7 +104,7 @@ def headers(message: Message) -> dict[str, str]:
             return _of_letter(message, active)
         key, run = _key(message)
         found = {TRACEPARENT: root(key)}
-        return found | {RUN: run} if _PLAIN.fullmatch(run) else found
+        return found | {RUN: run} if _plain(run) else found
     if active is not None and active.rollout == rollout.id:
         traceparent = active.traceparent
     else:
@@ -102,7 +112,7 @@ def headers(message: Message) -> dict[str, str]:
         if _EXPORT is not None:
             _EXPORT.root(traceparent, rollout)
     found = {TRACEPARENT: traceparent, ROLLOUT: rollout.id}
-    if _PLAIN.fullmatch(rollout.run):
+    if _plain(rollout.run):
         found[RUN] = rollout.run
     return found
 

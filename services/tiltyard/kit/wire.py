@@ -4,9 +4,10 @@ nats-py connects, authenticates, reconnects and replays subscriptions. Replaced 
 (`link`), its parser (`frames`), its flush per publish, its lower-casing of permission errors, and a read loop that ends
 without telling when a callback raises. A subscription may be *tapped*: its messages go to a plain function as they
 arrive, without a queue that could overflow.
-Invariants: frames leave in the order they were sent, all frames of one turn of the event loop in one write; nothing is
-sent while disconnected; a tap or a callback that raises never ends the connection; listeners hear of every loss and
-every return of the connection, and `closed` is set when it has ended for good.
+Invariants: frames leave in the order they were sent, all frames of one turn of the event loop in one write; what
+nobody waits for, the answers to deliveries, lingers a moment for a write to join; nothing is sent while disconnected;
+a tap or a callback that raises never ends the connection; listeners hear of every loss and every return of the
+connection, and `closed` is set when it has ended for good.
 Left out: what is asked and answered (`replies`, `jetstream`). It leans on names of nats-py's client that are private;
 the tests of this module's edges fail when a release changes them.
 """
@@ -27,6 +28,8 @@ from .link import Link
 
 CONNECTED = Client.CONNECTED
 log = structlog.get_logger()
+LINGER_S = 0.002
+"""How long an answer to a delivery may wait for frames to leave with: a write wakes both the kernel and the server."""
 JOIN_BYTES = 64 << 10
 """Frames of one turn up to so many bytes are joined: cheaper than handing them on one by one."""
 
@@ -46,7 +49,7 @@ class WireClient(Client):  # type: ignore[misc]
         super().__init__()
         self._transport: Any
         self._ps = WireParser(self)
-        self._scheduled = False
+        self._scheduled = self._lingers = False
         self._pending: list[bytes] = []
         self._pending_data_size = 0
         self.taps: dict[bytes, Tap] = {}
@@ -64,13 +67,20 @@ class WireClient(Client):  # type: ignore[misc]
 
     def send(self, frame: bytes) -> None:
         """Send one protocol frame with this turn's others. NotConnected while there is no connection."""
+        self._add(frame)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_pending)
+
+    def _add(self, frame: bytes) -> None:
         if self._status != CONNECTED:
             raise NotConnected("not connected to a server")
         self._pending.append(frame)
         self._pending_data_size += len(frame)
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._write_pending)
+
+    def _write_late(self) -> None:
+        self._lingers = False
+        self._write_pending()
 
     def _write_pending(self) -> None:
         self._scheduled = False
@@ -84,8 +94,12 @@ class WireClient(Client):  # type: ignore[misc]
             self._transport.write(b"".join(frames))
 
     def say(self, subject: bytes, body: bytes) -> None:
-        """Publish without headers and without an answer; NotConnected while there is no connection."""
-        self.send(b"PUB %b %d\r\n%b\r\n" % (subject, len(body), body))
+        """Publish without headers and without an answer, with the next frames or after `LINGER_S`; NotConnected while
+        there is no connection."""
+        self._add(b"PUB %b %d\r\n%b\r\n" % (subject, len(body), body))
+        if not (self._scheduled or self._lingers):
+            self._lingers = True
+            asyncio.get_running_loop().call_later(LINGER_S, self._write_late)
 
     async def tap(self, subject: str, tap: Tap) -> Any:
         """Subscribe `tap` to a subject; the subscription, for `untap`. NotConnected when the connection is closed."""

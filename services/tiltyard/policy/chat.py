@@ -7,10 +7,14 @@ How: the template is rendered with a placeholder in place of each content, so th
 text the message wrote stay apart. Control tokens are looked for in the former only; the plain text between two
 control tokens is encoded as one piece, so that ordinary content gets the same ids as with any other implementation.
 
+A prompt that was rendered before is not rendered again (the members of a group share one), unless the template asks
+for the time.
+
 Left out: templates that compute on the content itself (strip or split it): they see the placeholder.
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +30,8 @@ from tiltyard.policy.token_bytes import TokenBytes
 
 _MARK = "\ue0f0{}\ue0f1"
 _MARKS = re.compile("\ue0f0(\\d+)\ue0f1")
+KEPT_TOKENS = 1 << 20
+"""Tokens of rendered prompts that are kept at most."""
 
 
 class ChatRenderer:
@@ -41,7 +47,13 @@ class ChatRenderer:
         definition["added_tokens"] = []
         self._plain = Tokenizer.from_str(msgspec.json.encode(definition).decode())
         self._settings = read_json(model_dir / "tokenizer_config.json")
-        self._template = _compile(_template_source(model_dir, self._settings), model_dir)
+        source = _template_source(model_dir, self._settings)
+        self._template = _compile(source, model_dir)
+        self._timeless = "strftime_now" not in source
+        self._filled: dict[tuple[str, ...], str] = {}
+        self._rendered: OrderedDict[tuple[tuple[str, str], ...], list[int]] = OrderedDict()
+        self._kept = 0
+        """Tokens in `_rendered`."""
         self._bytes = TokenBytes(self._tokenizer, config.vocab_size)
         spellings = sorted(map(re.escape, self._control), key=len, reverse=True)
         self._control_pattern = re.compile(f"({'|'.join(spellings)})") if spellings else None
@@ -56,8 +68,22 @@ class ChatRenderer:
         """
         if not messages:
             raise ValueError("a conversation needs at least one message")
-        text = self._fill([role for role, _ in messages], generate=True)
-        return self._encode(text, [content for _, content in messages])
+        key = tuple(messages)
+        if (kept := self._rendered.get(key)) is not None:
+            self._rendered.move_to_end(key)
+            return kept.copy()
+        text = self._fill([role for role, _ in messages])
+        ids = self._encode(text, [content for _, content in messages])
+        if self._timeless and len(ids) <= KEPT_TOKENS:
+            self._keep(key, ids)
+        return ids
+
+    def _keep(self, key: tuple[tuple[str, str], ...], ids: list[int]) -> None:
+        """Remember a rendered prompt, and forget those that were not asked for longest."""
+        self._rendered[key] = ids.copy()
+        self._kept += len(ids)
+        while self._kept > KEPT_TOKENS:
+            self._kept -= len(self._rendered.popitem(last=False)[1])
 
     def continuation(self, action_ids: Sequence[int], role: str, content: str) -> list[int]:
         """Token ids to append after exactly these sampled ids, so that the model can take its next turn.
@@ -65,7 +91,7 @@ class ChatRenderer:
         Closes the assistant's turn unless the action ends with the end-of-turn token, then adds one message and the
         generation prompt. Raises ValueError when the template cannot place a message after an answer.
         """
-        text = self._fill(["user", "assistant", role], generate=True)
+        text = self._fill(["user", "assistant", role])
         _, mark, after = text.partition(_MARK.format(1))
         if not mark or _MARK.format(2) not in after:
             raise ValueError(f"the chat template drops the assistant's turn or the {role!r} message: cannot continue")
@@ -84,9 +110,9 @@ class ChatRenderer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, without control tokens. Raises ValueError for an id outside the vocabulary."""
-        for index in ids:
-            if not 0 <= index < self.vocab_size:
-                raise ValueError(f"token id {index} is outside the vocabulary of {self.vocab_size}")
+        if ids and not (min(ids) >= 0 and max(ids) < self.vocab_size):
+            wrong = next(index for index in ids if not 0 <= index < self.vocab_size)
+            raise ValueError(f"token id {wrong} is outside the vocabulary of {self.vocab_size}")
         return self._bytes.text(ids)
 
     @property
@@ -94,12 +120,21 @@ class ChatRenderer:
         """The bytes of every token of the vocabulary."""
         return self._bytes
 
-    def _fill(self, roles: Sequence[str], *, generate: bool) -> str:
+    def _fill(self, roles: Sequence[str]) -> str:
+        """The template's text around the contents of messages with these roles, and the generation prompt."""
+        if (known := self._filled.get(tuple(roles))) is not None:
+            return known
+        text = self._run_template(roles)
+        if self._timeless and len(self._filled) < 1000:
+            self._filled[tuple(roles)] = text
+        return text
+
+    def _run_template(self, roles: Sequence[str]) -> str:
         messages = [{"role": role, "content": _MARK.format(index)} for index, role in enumerate(roles)]
         try:
             return self._template.render(
                 messages=messages,
-                add_generation_prompt=generate,
+                add_generation_prompt=True,
                 bos_token=_token_text(self._settings, "bos_token"),
                 eos_token=_token_text(self._settings, "eos_token"),
             )

@@ -52,14 +52,15 @@ def built_in(name: str) -> bool:
 
 
 def ensure_model(name: str, cache: Path) -> Path:
-    """The Hugging Face directory of a model: `name` is an existing directory, or a built-in model made under `cache`.
+    """The Hugging Face directory of a model: `name` is an existing directory, also one in `cache`, or a built-in model.
 
-    The first call for a built-in model downloads about 93 MB and takes some seconds; later calls only look.
+    The first call for a built-in model downloads about 93 MB and takes some seconds; later calls only look, so that
+    `cache` may then be read-only.
     Raises ValueError for an unknown name and ModelUnavailable, with the cause on one line, when it cannot be made.
     """
-    given = Path(name).expanduser()
-    if (given / "config.json").is_file():
-        return given
+    for given in (Path(name).expanduser(), cache / name):
+        if name and (given / "config.json").is_file():
+            return given
     wheel = _WHEELS.get(name)
     if wheel is None:
         known = ", ".join(sorted(_WHEELS))

@@ -19,13 +19,17 @@ from tiltyard.kit.dlq_watch import DlqWatch
 from tiltyard.kit.jetstream import BusUnavailable
 from tiltyard.kit.service import Context
 from tiltyard_proto import topology
-from tiltyard_proto.messages import Purpose, RunStatus
+from tiltyard_proto.messages import GroupRecord, Purpose, RunStatus
 from tiltyard_proto.topology import Stage
 
 from .backend import BusRegister, Register
 from .handler import State, rollouts
 from .settings import SamplerSettings
 
+AT_A_TIME = 16
+"""Groups that are being opened."""
+WAIT_S = 0.3
+"""Between two tries while the bus is away."""
 log = structlog.get_logger()
 
 
@@ -120,17 +124,33 @@ class Sampler:
         )
 
     async def _open_groups(self) -> None:
-        for wanted in self.state.groups_to_open(time.time()):
-            started = time.time()
-            record = await self.register.open(wanted)
-            self.state.on_record(record)
-            task = self.state.tasks[record.task_id]
-            log.info(
-                "group_opened", group=record.id, domain=record.domain, template=record.template, version=record.version
-            )
-            sent = list(rollouts(record, task, self.state.run))
-            await self.register.send(sent)
-            joins.opened(record, sent, started)
+        """As many at a time as `AT_A_TIME`: each waits for the bus several times."""
+        wanted = self.state.groups_to_open(time.time())
+        for start in range(0, len(wanted), AT_A_TIME):
+            async with anyio.create_task_group() as tasks:
+                for record in wanted[start : start + AT_A_TIME]:
+                    tasks.start_soon(self._open_group, record)
+
+    async def _open_group(self, wanted: GroupRecord) -> None:
+        started = time.time()
+        record = await self._recorded(wanted)
+        self.state.on_record(record)
+        task = self.state.tasks[record.task_id]
+        log.info(
+            "group_opened", group=record.id, domain=record.domain, template=record.template, version=record.version
+        )
+        sent = list(rollouts(record, task, self.state.run))
+        await self.register.send(sent)
+        joins.opened(record, sent, started)
+
+    async def _recorded(self, wanted: GroupRecord) -> GroupRecord:
+        """The record of a group, as it stands on the bus; waits while the bus is away."""
+        while True:
+            try:
+                return await self.register.open(wanted)
+            except BusUnavailable as error:
+                log.warning("sampler_waits", group=wanted.id, error=str(error))
+                await anyio.sleep(WAIT_S)
 
     async def _report(self) -> None:
         """Write the run's status when it changed."""
@@ -139,7 +159,7 @@ class Sampler:
             return
         old = self._status or await self.register.status(state.run.name)
         finished = state.finished()
-        evaluating = any(record.purpose is Purpose.EVAL for record in state.open.values())
+        evaluating = state.open_groups(Purpose.EVAL) > 0
         new = RunStatus(
             run=state.run.name,
             state="finished" if finished else "evaluating" if evaluating else "training",
@@ -171,7 +191,7 @@ async def start(context: Context) -> None:
             break
         except BusUnavailable as error:
             log.warning("sampler_waits", error=str(error))
-            await anyio.sleep(0.3)
+            await anyio.sleep(WAIT_S)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(sampler.follow, topology.TASK, sampler.state.on_task)
         tasks.start_soon(sampler.follow, topology.GROUP, sampler.state.on_group)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+import anyio
 import msgspec
 
 from tiltyard.kit.bus import Bus
@@ -66,8 +67,9 @@ class BusRegister:
         return found
 
     async def send(self, rollouts: Iterable[Rollout]) -> None:
-        for rollout in rollouts:
-            await self._bus.publish(topology.GENERATE, rollout)
+        async with anyio.create_task_group() as tasks:
+            for rollout in rollouts:
+                tasks.start_soon(self._bus.publish, topology.GENERATE, rollout)
 
     async def status(self, run: str) -> RunStatus | None:
         entry = await self._runs.read(run, RunStatus)

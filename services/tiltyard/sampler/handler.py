@@ -11,6 +11,7 @@ domains by value.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -37,6 +38,10 @@ class State:
         self.fold = StepFold(groups_per_step=run.groups_per_step, refill_cap=run.refill_cap)
         self.policy: Policy | None = None
         self.open: dict[str, GroupRecord] = {}
+        self._counts: Counter[Purpose] = Counter()
+        """Of open groups, by purpose."""
+        self._pools: dict[tuple[str, str], list[Task]] = {}
+        """What `pool` found, until another task comes."""
         self.closed: set[str] = set()
         self.next_index = 0
         self.retired: set[str] = set()
@@ -51,6 +56,7 @@ class State:
 
     def on_task(self, task: Task) -> None:
         self.tasks[task.id] = task
+        self._pools.clear()
 
     def on_record(self, record: GroupRecord) -> None:
         """A group that was opened, by this process or an earlier one."""
@@ -58,6 +64,7 @@ class State:
             self.next_index = max(self.next_index, record.index + 1)
             self.curriculum.use(record.index, record.task_id)
         if record.id not in self.closed:
+            self._counts[record.purpose] += record.id not in self.open
             self.open[record.id] = record
 
     def on_group(self, group: Group) -> None:
@@ -65,7 +72,8 @@ class State:
         if group.run != self.run.name or group.id in self.closed:
             return
         self.closed.add(group.id)
-        self.open.pop(group.id, None)
+        if (record := self.open.pop(group.id, None)) is not None:
+            self._counts[record.purpose] -= 1
         self.fold = self.fold.add(group)
         if any(policy_for(member.verdict.outcome).retire for member in group.members):
             self.retired.add(group.task_id)
@@ -86,10 +94,17 @@ class State:
 
     # ------------------------------------------------------------ what is there
 
+    def open_groups(self, purpose: Purpose) -> int:
+        """How many groups of a purpose are open."""
+        return self._counts[purpose]
+
     def pool(self, domain: str, split: str) -> list[Task]:
         """Tasks of a domain, in an order that depends on nothing but their content."""
-        found = [task for task in self.tasks.values() if task.domain == domain and task.split == split]
-        return sorted(found, key=lambda task: task.id)
+        found = self._pools.get((domain, split))
+        if found is None:
+            chosen = [task for task in self.tasks.values() if task.domain == domain and task.split == split]
+            found = self._pools[domain, split] = sorted(chosen, key=lambda task: task.id)
+        return found
 
     def missing_tasks(self) -> dict[str, int]:
         """How many tasks each domain of the run still lacks."""
@@ -150,23 +165,23 @@ class State:
             new = [i for i, group in enumerate(ids) if group not in self.closed and group not in self.open]
             if new:
                 return [self._eval_record(i, version, now) for i in new]
-        if self.policy.final or any(record.purpose is Purpose.EVAL for record in self.open.values()):
+        if self.policy.final or self.open_groups(Purpose.EVAL):
             return []
         return self._training(now)
 
     def _training(self, now: float) -> list[GroupRecord]:
         assert self.policy is not None
-        tasks = self.train_tasks()
-        if not tasks:
-            return []
         room = self.fold.room(
             version=self.policy.version,
             staleness=self.run.staleness,
-            in_flight=sum(record.purpose is Purpose.TRAIN for record in self.open.values()),
+            in_flight=self.open_groups(Purpose.TRAIN),
             steps=self.run.steps,
         )
         if self.probing():
             room = min(room, 1) if self._probe_due(now) else 0
+        tasks = self.train_tasks() if room else []
+        if not tasks:
+            return []
         indices = range(self.next_index, self.next_index + room)
         return [self._train_record(self.curriculum.choose(tasks, i), i, now) for i in indices]
 
@@ -176,7 +191,7 @@ class State:
 
     def _probe_due(self, now: float) -> bool:
         """May one more group ask whether somebody answers again?"""
-        if any(record.purpose is Purpose.TRAIN for record in self.open.values()):
+        if self.open_groups(Purpose.TRAIN):
             return False
         doublings = min(self.fold.silence - self.run.groups_per_step, 64)
         pause = min(self.settings.probe_cap_s, self.settings.probe_first_s * 2.0**doublings)

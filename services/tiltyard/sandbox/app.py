@@ -76,6 +76,7 @@ async def start(ctx: Context) -> None:
             tasks.start_soon(pool.serve, ctx.stop)
             tasks.start_soon(_expire, worker)
             tasks.start_soon(worker.guard.serve)
+            tasks.start_soon(housekeeping.rest_often, worker.guard)
             tasks.start_soon(housekeeping.reconcile_often, backend, settings.reconcile_s)
             if isinstance(backend, Placed):
                 desk = Desk(worker, backend, backend.instance.id)

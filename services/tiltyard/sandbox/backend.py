@@ -184,12 +184,11 @@ class Sandbox(Protocol):
         """Contents of all regular files, as many as fit `limit` bytes, in path order."""
         ...
 
-    def rest(self) -> None:
-        """It waits to be used, and should cost no CPU until then: nothing inside goes on."""
-        ...
+    async def rest(self) -> bool:
+        """Cost no CPU until the next request; False when something that the user started goes on inside, or it is gone.
 
-    def wake(self) -> None:
-        """It is used from now on."""
+        Waits for a running command.
+        """
         ...
 
     async def kill(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import marshal
+import os
 from typing import Any
 
 import anyio
@@ -81,19 +82,43 @@ class Channel:
         self._source.close()
 
 
+class _Pipe:
+    """A descriptor for the loop, which closes it once.
+
+    uvloop closes the descriptor itself and then calls `close` a turn later, when the number may be another file's.
+    """
+
+    def __init__(self, file: Any, closes_itself: bool) -> None:
+        self._fd, self._closes_itself = os.dup(file.fileno()), closes_itself
+        file.close()
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        if not self._closes_itself:
+            os.close(self._fd)
+
+
 async def connect(stdin: Any, stdout: Any, max_frame: int) -> Channel:
     """A channel over the pipes of a `subprocess.Popen` (binary files, whose ownership it takes).
 
     Not to be cancelled half-way, when nobody could say who owns the pipes; it takes one turn of the loop.
     """
     loop = asyncio.get_running_loop()
+    closes_itself = type(loop).__module__.startswith("uvloop")
+    ours, theirs = _Pipe(stdin, closes_itself), _Pipe(stdout, closes_itself)
     reader = asyncio.StreamReader(limit=1 << 20, loop=loop)
+    left = [ours, theirs]
     with anyio.CancelScope(shield=True):
-        source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), stdout)
         try:
-            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdin)
+            source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), theirs)
+            left.remove(theirs)
+            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, ours)
         except OSError:
-            source.close()
-            stdin.close()
+            if theirs not in left:
+                source.close()
+            for pipe in left:
+                os.close(pipe.fileno())
             raise
     return Channel(reader, asyncio.StreamWriter(transport, protocol, None, loop), source, max_frame)

@@ -16,6 +16,7 @@ from .backend import Sandbox
 
 RUNSC = "get a working runsc with infra/setup/runsc.sh"
 PLATFORM = "take another sandbox.platform, or " + RUNSC
+PACK = "install erofs-utils"
 GROUPS = "give the service control groups with memory and pids (see the operations page)"
 LIMITS = ExecLimits(wall_s=5.0, cpu_s=4.0, memory_bytes=64 << 20, processes=8, disk_bytes=16 << 20)
 FORK = """

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tiltyard_proto import validity
 from tiltyard_proto.messages import Candidate, Command, ExecLimits, Execution
 
 from .archive import Entry
@@ -32,6 +33,10 @@ def check(command: Command) -> None:
         raise ValueError(f"command.user {command.user!r}: expected 'policy' or 'grader'")
     if command.candidate and command.user != "grader":
         raise ValueError("command.candidate: only a grader has one")
+    if not command.argv or (command.candidate and not command.candidate.argv):
+        raise ValueError("command.argv: expected a program and its arguments")
+    for problem in validity.exec_limits(command.limits, "command.limits"):
+        raise ValueError(problem)
     if (command.shell or command.background) and (command.stdin or command.candidate):
         raise ValueError("command: in a persistent shell or in the background there is neither stdin nor a candidate")
     if command.shell and command.user != "policy":

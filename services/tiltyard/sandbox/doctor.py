@@ -14,7 +14,7 @@ from . import images, probe
 from .backend import Backend, StartFailed, Want
 from .backends import open_backend
 from .cgroups import CgroupError
-from .checks import GROUPS, LIMITS, PLATFORM, PROBES, RUNSC, Check, check
+from .checks import GROUPS, LIMITS, PACK, PLATFORM, PROBES, RUNSC, Check, check
 from .gvisor import GVisorBackend
 from .settings import SandboxSettings
 from .trial import Snapshots, Trial
@@ -25,13 +25,13 @@ async def doctor(settings: SandboxSettings, profile: str = "python") -> list[Che
     try:
         backend = open_backend(settings)
     except StartFailed as error:
-        return [_not_started(error)]
+        return [_not_started(error, settings)]
     try:
         if isinstance(backend, GVisorBackend):
             return await _judge_runsc(backend, profile)
         return await _judge(backend, profile)
     except StartFailed as error:
-        return [_not_started(error)]
+        return [_not_started(error, settings)]
     finally:
         await backend.close()
 
@@ -107,8 +107,8 @@ async def _judge_runsc(backend: GVisorBackend, profile: str) -> list[Check]:
         try:
             found += await _judge(backend, profile)
         except StartFailed as error:
-            return [_not_started(error)]
-    return [*_about(backend.runsc, able), *found, *_snapshot_checks(able, tried[0])]
+            return [_not_started(error, backend.settings)]
+    return [*_about(backend.runsc, able), *found, _image_check(backend), *_snapshot_checks(able, tried[0])]
 
 
 def _about(runsc: str, able: probe.Capabilities) -> list[Check]:
@@ -122,6 +122,11 @@ def _about(runsc: str, able: probe.Capabilities) -> list[Check]:
     return [Check(name="runsc", ok=True, detail=f"{runsc} ({able.digest[:12]}); has {has}")]
 
 
+def _image_check(backend: GVisorBackend) -> Check:
+    said = "one file, read without a helper" if backend.packs else "a directory: each start costs half as much again"
+    return Check(name="image", ok=bool(backend.packs), detail=said, mend=PACK, optional=True)
+
+
 def _snapshot_checks(able: probe.Capabilities, tried: Snapshots) -> list[Check]:
     form = "uncompressed" if able.uncompressed else "compressed, which makes restores slow"
     original = "a sandbox goes on after its snapshot" if tried.leave_running else tried.detail
@@ -133,10 +138,11 @@ def _snapshot_checks(able: probe.Capabilities, tried: Snapshots) -> list[Check]:
     ]
 
 
-def _not_started(error: StartFailed) -> Check:
-    said = str(error)  # what is missing is named with its mend already
-    named = "infra/setup" in said or "`tiltyard" in said
-    return Check(name="start", ok=False, detail=said, mend="" if named else RUNSC)
+def _not_started(error: StartFailed, settings: SandboxSettings) -> Check:
+    said = str(error)
+    named = any(word in said for word in ("infra/setup", "`tiltyard", "needs root"))  # its mend is in it already
+    mend = "" if named or settings.backend != "gvisor" else RUNSC if settings.platform == "systrap" else PLATFORM
+    return Check(name="start", ok=False, detail=said, mend=mend)
 
 
 def render(check: Check) -> str:

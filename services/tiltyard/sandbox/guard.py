@@ -245,6 +245,11 @@ class Guard:
             await self.end_overdue()
             self._show()
 
+    async def rest(self) -> None:
+        """Let sessions that wait for their next turn rest, if nothing goes on in them."""
+        for entry in self.live.waiting():
+            await entry.sandbox.rest()
+
     async def end_overdue(self) -> int:
         """Kill what has outstayed its lease or its lifetime; how many."""
         late = self.live.overdue(self.settings.lifetime_s)

@@ -10,6 +10,7 @@ is restored answers a fresh token before it is used. Left out: rootless operatio
 from __future__ import annotations
 
 import functools
+import json
 import os
 import secrets
 import shutil
@@ -37,6 +38,8 @@ from .snapshots import Branches, Store
 
 log = structlog.get_logger()
 MIB = 1 << 20
+PLANS = 256
+"""Wants whose plans are remembered."""
 
 
 class GVisorBackend:
@@ -51,6 +54,8 @@ class GVisorBackend:
         """Names of those that are leaked: the same one is counted once, and no more when it could be removed."""
         self.traces: bool | None = None if settings.count_forks else False
         """Does runsc tell of forks? None: not known yet."""
+        self.packs: bool | None = None if settings.pack else False
+        """Does runsc take an image as one file? None: not known yet."""
         self.profiles = profiles.load(images.profile_folders(settings))
         self.store = Store(images.home_of(settings) / "snapshots", settings.snapshot_bytes)
         self.networks = Networks(settings)
@@ -92,6 +97,21 @@ class GVisorBackend:
                 raise StartFailed(f"snapshot {want.snapshot!r} is gone")
             return await self._launched(await self._plan(branch.want), branch.path, branch.bytes + 64 * MIB)
         plan = await self._plan(want)
+        try:
+            sandbox = await self._by(plan)
+        except StartFailed as error:
+            if plan.pack is None or self.packs:
+                raise
+            log.warning("images_not_packed", why=str(error))
+            self.packs = False
+            self._plans = {known: other for known, other in self._plans.items() if other.pack is None}
+            return await self._by(await self._plan(want))
+        if plan.pack is not None:
+            self.packs = True
+        return sandbox
+
+    async def _by(self, plan: Plan) -> RemoteSandbox:
+        """From the plan's snapshot, or cold."""
         image = await self.imprints.get(plan)
         if image is not None:
             try:
@@ -175,11 +195,11 @@ class GVisorBackend:
         runsc = Runsc(
             path=self.runsc, platform=self.platform, network=network.kind, before=network.launcher(), traces=traces
         )
-        bundle = network.bundle(plan.bundle, cell.path)
+        (cell.path / "config.json").write_text(json.dumps(network.spec(plan.spec)))
         if image is None:
-            command = runsc.run(cell.path, entries, bundle, name)
+            command = runsc.run(cell.path, entries, cell.path, name)
         else:
-            command = runsc.restore(cell.path, entries, bundle, image, name)
+            command = runsc.restore(cell.path, entries, cell.path, image, name)
         with (cell.path / "stderr").open("wb") as stderr:
             return subprocess.Popen(
                 command,
@@ -199,14 +219,19 @@ class GVisorBackend:
     # ------------------------------------------------------------ plans
 
     async def _plan(self, want: Want) -> Plan:
-        """How to start a want, found out once."""
-        if want not in self._plans:
-            make = functools.partial(plans.make, self.settings, self.profiles, self._runsc(), self.instance.path, want)
+        """How to start a want, found out once; of very many the oldest are forgotten, since a task may ask for any."""
+        known = self._plans.get(want)
+        if known is None:
+            parts = (self.settings, self.profiles, self._runsc(), want)
+            make = functools.partial(plans.make, *parts, packed=self.packs is not False)
             try:
-                self._plans[want] = await anyio.to_thread.run_sync(make)
+                known = await anyio.to_thread.run_sync(make)
             except OSError as error:
                 raise StartFailed(f"profile {want.profile!r}: {error}") from error
-        return self._plans[want]
+            if len(self._plans) >= PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[want] = known
+        return known
 
     # ------------------------------------------------------------ snapshots
 

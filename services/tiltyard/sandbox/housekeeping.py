@@ -1,4 +1,4 @@
-"""What the service does from time to time: look for remains of sandboxes, take over changed quotas.
+"""What the service does from time to time: look for remains, take over changed quotas, let sessions rest.
 
 Invariants: a reconciliation touches what bears this service's own instance id and nothing else; quotas that can't be
 read leave those in force as they are. Left out: leases and lifetimes (`guard`), sessions (`app`).
@@ -20,6 +20,7 @@ from tiltyard_proto import topology
 from . import metrics
 from .admission import Admission, Quota
 from .backend import Backend
+from .guard import Guard
 
 QUOTAS_KEY = "sandbox_quotas"
 """In the bucket of weights: JSON, {"tenants": {NAME: {...}}, "domains": {NAME: {...}}}."""
@@ -56,6 +57,13 @@ async def reconcile_once(backend: Reconciles) -> int:
         metrics.STRAYS.inc(found)
         log.error("sandbox_strays", found=found)
     return found
+
+
+async def rest_often(guard: Guard, every_s: float = 0.5) -> None:
+    """Let waiting sessions rest, until cancelled. Apart from the guard's own round, which must not wait for them."""
+    while True:
+        await anyio.sleep(every_s)
+        await guard.rest()
 
 
 async def follow_quotas(bus: Bus, admission: Admission) -> None:

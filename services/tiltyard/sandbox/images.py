@@ -79,8 +79,13 @@ def _in_use(store: Store, image: Path) -> bool:
 
 
 def profile_folders(settings: SandboxSettings) -> list[Path]:
-    """Directories of profiles besides the shipped ones."""
-    return [Path(settings.profiles).expanduser()] if settings.profiles else []
+    """Directories of profiles besides the shipped ones; ProfileError when the one that is named is not there."""
+    if not settings.profiles:
+        return []
+    folder = Path(settings.profiles).expanduser()
+    if not folder.is_dir():
+        raise profiles.ProfileError(f"sandbox.profiles {settings.profiles!r}: there is no such directory")
+    return [folder]
 
 
 def find_runsc(settings: SandboxSettings) -> str:

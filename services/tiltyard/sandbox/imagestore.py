@@ -1,9 +1,10 @@
 """The directory of images: names, locks, what is known about each, and the removal of old ones.
 
-`<home>/images/<profile>-<digest>` is a root file system, `<...>.json` beside it says what it is made of and
-`<...>.lock` is its lock: whoever uses the image holds it shared until it dies, whoever builds or removes it holds it
-alone. Its time of change is when the image was last taken into use. Invariants: an image is there whole or not at
-all; one in use, or named by a profile of today, is never removed. Left out: building (`imaging`).
+`<home>/images/<profile>-<digest>` is a root file system, `<...>.json` beside it says what it is made of,
+`<...>.<agent>.erofs` is the same as one file (`packs`), and `<...>.lock` is its lock: whoever uses the image holds it
+shared until it dies, whoever builds or removes it holds it alone. Its time of change is when the image was last taken
+into use. Invariants: an image is there whole or not at all; one in use, or named by a profile of today, is never
+removed. Left out: building (`imaging`).
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """When it was last taken into use, seconds since the epoch."""
     busy: bool
     """Is a process using it now?"""
+    packed_bytes: int = 0
+    """Bytes of the same image as files."""
 
 
 class Store:
@@ -80,6 +83,10 @@ class Store:
         meta = self.meta(path)
         return meta.built if meta else 0.0
 
+    def packs(self, path: Path) -> list[Path]:
+        """The image at `path` as files."""
+        return [pack for pack in path.parent.glob("*.erofs") if pack.name.rsplit(".", 2)[0] == path.name]
+
     def images(self) -> list[Entry]:
         """All images, by name."""
         if not self.path.is_dir():
@@ -92,7 +99,8 @@ class Store:
             used = _beside(path, ".lock").stat().st_mtime
         except FileNotFoundError:
             used = path.stat().st_mtime
-        return Entry(path=path, meta=self.meta(path), used=used, busy=self._busy(path))
+        packed = sum(pack.stat().st_size for pack in self.packs(path))
+        return Entry(path=path, meta=self.meta(path), used=used, busy=self._busy(path), packed_bytes=packed)
 
     def _busy(self, path: Path) -> bool:
         try:
@@ -173,7 +181,8 @@ class Store:
             trash = self.path / f".gone-{path.name}"
             shutil.rmtree(trash, ignore_errors=True)
             path.rename(trash)
-            _beside(path, ".json").unlink(missing_ok=True)
+            for beside in (_beside(path, ".json"), *self.packs(path)):
+                beside.unlink(missing_ok=True)
             shutil.rmtree(trash)
             lock.unlink(missing_ok=True)
         finally:
@@ -199,8 +208,8 @@ class Store:
 
 
 def size_of(entry: Entry) -> int:
-    """Bytes of an image, counted now when nobody wrote them down."""
-    return entry.meta.size_bytes if entry.meta else disk_bytes(entry.path)
+    """Bytes of an image and its files, counted now when nobody wrote them down."""
+    return (entry.meta.size_bytes if entry.meta else disk_bytes(entry.path)) + entry.packed_bytes
 
 
 def disk_bytes(path: Path) -> int:

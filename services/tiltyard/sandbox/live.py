@@ -7,6 +7,7 @@ sandboxes of the pool, which are nobody's yet.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -15,6 +16,8 @@ import msgspec
 from .admission import Owner
 from .backend import Sandbox
 
+REST_AFTER_S = 1.0
+"""A session that waits for so long rests until its next turn."""
 BUSY, GRADING, SESSION, DEBUG = "busy", "grading", "session", "debug"
 
 
@@ -28,7 +31,9 @@ class Entry(msgspec.Struct, kw_only=True):
     claimed: float = 0.0
     used: float = 0.0
     lease: float = 0.0
-    """It must have answered by then; 0 while nothing runs in it. All three: monotonic seconds."""
+    """It must have answered by then; 0 while nothing runs in it."""
+    look: float = math.inf
+    """When to see whether it can rest. All four: monotonic seconds."""
 
 
 class Live:
@@ -57,6 +62,7 @@ class Live:
         entry = self._entries.get(sandbox_id)
         if entry is not None:
             entry.state, entry.used, entry.lease = state, self.clock(), self.clock() + lease_s
+            entry.look = math.inf
 
     def end(self, sandbox_id: str) -> None:
         """Nothing runs in it any more; it is still in use, since its files are to be fetched."""
@@ -69,6 +75,15 @@ class Live:
         entry = self._entries.get(sandbox_id)
         if entry is not None and not entry.lease:
             entry.state, entry.used = SESSION, self.clock()
+            entry.look = entry.used + REST_AFTER_S
+
+    def waiting(self) -> list[Entry]:
+        """Sessions of which it is time to see whether they can rest; each is looked at again after twice its wait."""
+        now = self.clock()
+        found = [entry for entry in self if entry.look <= now]
+        for entry in found:
+            entry.look = now + (now - entry.used)
+        return found
 
     def prune(self) -> None:
         """Let those go that are gone."""

@@ -6,12 +6,11 @@ with its sandbox, and everything with this process. Left out: the rules (`egress
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.from_thread
@@ -43,9 +42,9 @@ class Network:
         """What to put before the command line of runsc."""
         return ()
 
-    def bundle(self, shared: Path, own: Path) -> Path:
-        """The OCI bundle to start from: the shared one, or one in the directory `own` that names this network."""
-        return shared
+    def spec(self, said: dict[str, Any]) -> dict[str, Any]:
+        """The OCI specification `said`, or a copy that names this network."""
+        return said
 
     def close(self) -> None:
         """Harmless a second time."""
@@ -68,12 +67,10 @@ class Proxied(Network):
         enter = ("nsenter", f"--net={self.namespace}", "--", "unshare", "--mount", "--propagation", "private", "--")
         return (*enter, "/bin/sh", "-c", HIDE, "network")
 
-    def bundle(self, shared: Path, own: Path) -> Path:
-        said = json.loads((shared / "config.json").read_bytes())
-        others = [space for space in said["linux"]["namespaces"] if space["type"] != "network"]
-        said["linux"]["namespaces"] = [*others, {"type": "network", "path": self.namespace}]
-        (own / "config.json").write_text(json.dumps(said))
-        return own
+    def spec(self, said: dict[str, Any]) -> dict[str, Any]:
+        linux = said["linux"]
+        others = [space for space in linux["namespaces"] if space["type"] != "network"]
+        return {**said, "linux": {**linux, "namespaces": [*others, {"type": "network", "path": self.namespace}]}}
 
     def close(self) -> None:
         if not self._ended.done():

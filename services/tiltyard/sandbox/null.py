@@ -119,11 +119,8 @@ class NullSandbox:
     async def listing(self, limit: int = 1 << 20) -> dict[str, bytes]:
         return contents(pack(self._files().values()), None, limit, (1 << 40, 1 << 30))
 
-    def rest(self) -> None:
-        return
-
-    def wake(self) -> None:
-        return
+    async def rest(self) -> bool:
+        return self.alive
 
     async def kill(self) -> None:
         self.alive = False

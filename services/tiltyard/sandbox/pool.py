@@ -17,7 +17,7 @@ import anyio
 import structlog
 
 from . import images, metrics, profiles
-from .backend import Backend, Sandbox, StartFailed, Want
+from .backend import Backend, Sandbox, StartFailed, Want, killed_on_failure
 from .demand import Bounds, Meter, Need, allot, target
 from .settings import SandboxSettings
 
@@ -105,7 +105,6 @@ class Pool:
             sandbox = shelf.idle.popleft()
             self._notify(shelf.want.profile)
             if sandbox.alive:
-                sandbox.wake()
                 return sandbox
             await sandbox.kill()
         return None
@@ -183,7 +182,8 @@ class Pool:
             async with self._refills, self._starts:
                 if len(shelf.idle) < shelf.target:
                     sandbox = await self._start(shelf.want, shelf)
-                    sandbox.rest()
+                    async with killed_on_failure(sandbox):
+                        await sandbox.rest()
                     shelf.idle.append(sandbox)
         except StartFailed as error:
             log.error("sandbox_start_failed", profile=shelf.want.profile, error=str(error))

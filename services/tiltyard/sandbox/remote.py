@@ -97,6 +97,8 @@ class RemoteSandbox(Files):
         self._lock = anyio.Lock()
         self._waiting, self._kept = 0, 0
         self._running = False
+        self.resting = False
+        """Is it stopped, until the next request?"""
 
     @property
     def alive(self) -> bool:
@@ -268,6 +270,7 @@ class RemoteSandbox(Files):
         if not self.alive:
             raise SandboxLost(f"sandbox {self.id} is gone")
         done = False
+        self._wake()
         try:
             await self._channel.send(request)
             while True:
@@ -282,11 +285,30 @@ class RemoteSandbox(Files):
             raise _guest_error(fields, request["op"])
         return fields
 
-    def rest(self) -> None:
-        self._cell.rest()
+    async def rest(self) -> bool:
+        try:
+            async with self._turn():
+                if not self.resting:
+                    with anyio.fail_after(REQUEST_S):
+                        self.resting = await self._idle()
+                    if self.resting:
+                        self._cell.rest()
+                return self.resting and self.alive
+        except (SandboxError, TimeoutError):
+            return False
 
-    def wake(self) -> None:
-        self._cell.wake()
+    async def _idle(self) -> bool:
+        """Does nothing go on inside, but the agent and a shell that waits?"""
+        fields = await self._exchange({"op": "count"}, None)
+        if len(fields) != 2:
+            self._usable = False
+            raise SandboxLost("the agent sent a malformed count")
+        return commands.number(fields[1]) == 0
+
+    def _wake(self) -> None:
+        if self.resting:
+            self.resting = False
+            self._cell.wake()
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
@@ -294,6 +316,7 @@ class RemoteSandbox(Files):
         async with self._lock:
             if not self.alive:
                 raise SandboxLost(f"sandbox {self.id} is gone")
+            self._wake()
             self._usable = False
             yield
             self._usable = True

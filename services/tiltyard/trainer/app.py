@@ -74,7 +74,7 @@ def _torch_learner(source: Path, settings: TrainerSettings) -> Learner:
 
 def _fake_learner(source: Path, settings: TrainerSettings) -> Learner:
     log.warning("fake_learner", why="trainer.learner is 'fake': nothing is learned")
-    return FakeLearner(json.loads((source / "config.json").read_bytes())["vocab_size"])
+    return FakeLearner(json.loads((source / "config.json").read_bytes())["vocab_size"], remember=False)
 
 
 _LEARNERS = {"torch": _torch_learner, "fake": _fake_learner}

@@ -84,15 +84,18 @@ class Learner(Protocol):
 class FakeLearner:
     """A policy of one number per token id, moved by the advantages of that token. Fake of `Learner`."""
 
-    def __init__(self, vocab_size: int) -> None:
+    def __init__(self, vocab_size: int, *, remember: bool = True) -> None:
         self.vocab_size = vocab_size
         self.weights: dict[int, float] = {}
+        self.remember = remember
         self.seen: list[Batch] = []
+        """All batches, where somebody will ask."""
 
     def step(self, batch: Batch, lr: float, abandon: Callable[[], bool]) -> dict[str, float]:
         if abandon():
             raise StepAbandoned
-        self.seen.append(batch)
+        if self.remember:
+            self.seen.append(batch)
         for row in batch.rows:
             for token, advantage in zip(row.targets, row.advantages, strict=True):
                 self.weights[token] = self.weights.get(token, 0.0) + lr * advantage / batch.normalizer

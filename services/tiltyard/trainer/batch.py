@@ -124,11 +124,16 @@ class _Tree:
         self.row = Row()
         self._children: dict[tuple[int, int], int] = {}
         self._points: dict[tuple[int, float], int] = {}
+        self._fed: list[int] = []
+        """Tokens of the rollout that was added last, and where each lies: the next one shares most of them."""
+        self._path: list[int] = [-1]
 
     def new_tokens(self, item: Trajectory) -> int:
         """Tokens that adding `item` would add."""
-        node, fed = -1, item.fed
-        for depth, token in enumerate(fed):
+        fed = item.fed
+        shared = common(fed, self._fed)
+        node = self._path[shared]
+        for depth, token in enumerate(fed[shared:], shared):
             following = self._children.get((node, token))
             if following is None:
                 return len(fed) - depth
@@ -137,14 +142,17 @@ class _Tree:
 
     def add(self, item: Trajectory) -> None:
         """Put a rollout into the row."""
-        row, path = self.row, [-1]
-        for depth, token in enumerate(item.fed):
+        row, fed = self.row, item.fed
+        shared = common(fed, self._fed)
+        path = self._path[: shared + 1]
+        for depth, token in enumerate(fed[shared:], shared):
             node = self._children.setdefault((path[-1], token), len(row))
             if node == len(row):
                 row.ids.append(token)
                 row.parents.append(path[-1])
                 row.positions.append(depth)
             path.append(node)
+        self._fed, self._path = fed, path
         row.points.extend(self._point(path[index], item.temperature) for index in item.targets)
         row.targets.extend(item.ids[index] for index in item.targets)
         row.logprobs.extend(item.logprobs)
@@ -157,6 +165,18 @@ class _Tree:
             self.row.sources.append(source)
             self.row.temperatures.append(temperature)
         return point
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two rollouts have in common from their start on; slices are compared, not tokens."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def micro_batches(rows: Sequence[Row], cap: int) -> list[list[Row]]:

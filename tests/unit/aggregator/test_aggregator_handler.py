@@ -142,9 +142,9 @@ def test_the_group_carries_its_record() -> None:
 
 def test_a_member_is_set_once() -> None:
     """Adding a member again changes nothing, and the order of arrival does not show."""
-    one = handler.add_member(handler.add_member(record(), 2), 0)
+    one = handler.add_members(handler.add_members(record(), [2]), [0])
     assert one.members == (0, 2)
-    assert handler.add_member(one, 2) is one
+    assert handler.add_members(one, [2, 0]) is one
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class PausingLedger(MemoryLedger):
         await pause()
         return await super().read(group)
 
-    async def write(self, record: GroupRecord, revision: int) -> bool:
+    async def write(self, record: GroupRecord, revision: int) -> int:
         await pause()
         won = await super().write(record, revision)
         if won:

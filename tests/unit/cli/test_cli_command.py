@@ -16,7 +16,7 @@ from tiltyard.kit.embedded import free_port
 
 COMMANDS = (
     *("up", "run", "publish", "provision", "credentials", "janitor", "status", "dlq"),
-    *("weights", "quotas", "report", "domains", "model", "doctor", "config", "sandbox"),
+    *("weights", "quotas", "size", "report", "domains", "model", "doctor", "config", "sandbox"),
 )
 TASK: dict[str, Any] = {
     "domain": "math.arithmetic.chain_sum",
@@ -70,7 +70,19 @@ def test_help_is_quick_and_light() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("run", "nonsense"), ("status", "--nonsense")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nonsense",),
+        ("run", "nonsense"),
+        ("status", "--nonsense"),
+        ("sandbox", "exec", "--wall", "-3", "--", "true"),
+        ("sandbox", "exec", "--wall", "nan", "--", "true"),
+        ("sandbox", "bench", "-n", "0"),
+        ("sandbox", "top", "--every", "0"),
+    ],
+)
 def test_wrong_arguments_end_with_two(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """What argparse refuses is status 2 with the usage."""
     with pytest.raises(SystemExit) as ended:

@@ -9,10 +9,13 @@ import msgspec
 import pytest
 
 from tiltyard.cli.errors import UserError
-from tiltyard.cli.main import main
-from tiltyard.cli.publish import read_tasks
+from tiltyard.cli.main import main, parser
+from tiltyard.cli.publish import chosen_tasks, read_tasks
+from tiltyard.cli.up.plan import run_tasks
+from tiltyard.kit.settings import RunSettings, read_source, section
 from tiltyard_proto import keys
 
+EXAMPLE = Path(__file__).parents[3] / "examples/tiny.toml"
 GOOD: dict[str, Any] = {
     "domain": "math.arithmetic.chain_sum",
     "prompt": [{"role": "user", "content": "1 + 1?"}],
@@ -86,7 +89,9 @@ def test_a_bad_file_never_reaches_the_bus(tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "name a FILE.jsonl, or a domain with --domain"),
+        ([], "name a FILE.jsonl, a domain with --domain, or the configured run with --run"),
+        (["--run", "--domain", "code.python.functions"], "--run publishes what the run's configuration names"),
+        (["--run"], "[run.train]: expected at least one domain to train on"),
         (["/no/such/file.jsonl"], "/no/such/file.jsonl: No such file"),
         (["--domain", "nope"], "no domain 'nope'; near it are: code.python.functions"),
     ],
@@ -97,3 +102,12 @@ def test_what_can_not_be_read_is_one_line(arguments: list[str], words: str, caps
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_the_configured_run_s_tasks_are_those_that_up_publishes() -> None:
+    """`--run` takes the tasks of every domain of the run's configuration, to train and to evaluate on."""
+    arguments = parser().parse_args(["publish", "--run", "-c", str(EXAMPLE)])
+    run = section(read_source(EXAMPLE, (), {}), "run", RunSettings)
+    tasks = chosen_tasks(arguments)
+    assert [task.id for task in tasks] == [task.id for task in run_tasks(run)]
+    assert {task.split for task in tasks} == {"train", "eval"}

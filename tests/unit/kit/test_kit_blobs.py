@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -79,6 +85,45 @@ def test_a_write_that_fails_leaves_nothing(store: BlobStore, monkeypatch: pytest
     with pytest.raises(OSError, match="No space"):
         store.put(b"content")
     assert files(store) == []
+
+
+@pytest.mark.parametrize(("rights", "folder", "blob"), [(0o755, 0o755, 0o644), (0o2775, 0o2775, 0o664)])
+def test_blobs_have_the_rights_of_their_store(store: BlobStore, rights: int, folder: int, blob: int) -> None:
+    """Where the store is open to a group, so are its directories and blobs, whatever the process's umask is."""
+    store.root.mkdir()
+    store.root.chmod(rights)
+    before = os.umask(0o077)
+    try:
+        store.put(b"content")
+    finally:
+        os.umask(before)
+    (made,) = files(store)
+    assert (stat.S_IMODE(made.parent.stat().st_mode), stat.S_IMODE(made.stat().st_mode)) == (folder, blob)
+    assert [path for path in store.root.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.fixture
+def shared() -> Iterator[BlobStore]:
+    """A store below directories that everybody may pass; pytest's own are root's alone."""
+    with tempfile.TemporaryDirectory(prefix="tiltyard-blobs-", dir="/var/tmp") as place:
+        os.chmod(place, 0o755)
+        yield BlobStore(Path(place) / "blobs")
+
+
+def test_users_of_a_shared_store_put_the_same_and_more(shared: BlobStore) -> None:
+    """A service that is root without its powers and one that is not write into the same directories, in any order."""
+    store = shared
+    store.root.mkdir()
+    os.chown(store.root, 10001, 10001)
+    store.root.chmod(0o2775)
+    script = "import sys; from pathlib import Path; from tiltyard.kit.blobs import BlobStore\n"
+    script += "store = BlobStore(Path(sys.argv[1])); [store.put(bytes([n])) for n in range(int(sys.argv[2]), 256)]"
+    for user, first in ((0, 128), (10001, 0), (0, 0), (10001, 128)):
+        command = ["setpriv", "--reuid", str(user), "--regid", "10001", "--clear-groups", "--bounding-set", "-all"]
+        command += ["--inh-caps", "-all", "--", sys.executable, "-c", script, str(store.root), str(first)]
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(path for path in sys.path if path)}
+        subprocess.run(command, env=environment, check=True, timeout=30)
+    assert len(files(store)) == 256
 
 
 @pytest.mark.parametrize("digest", ["../../secret", "/dev/zero", "", "0" * 63, "0" * 64 + "\n", "A" * 64])

@@ -73,6 +73,24 @@ def test_size_counts_headers() -> None:
         js.check_size("s", b"x" * 900, header_block({"Header": "v" * 90}))
 
 
+def test_headers_travel_as_one_block() -> None:
+    """Each header has its line, after the sequence that is expected on the subject where there is one."""
+    assert header_block({}) == b"NATS/1.0\r\n\r\n"
+    assert header_block({"A": "1: 2", "B": ""}) == b"NATS/1.0\r\nA: 1: 2\r\nB: \r\n\r\n"
+    assert header_block({"A": "1"}, 0) == b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\nA: 1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("", "v"), ("a:b", "v"), ("a\nb", "v"), ("é", "v"), ("n", "v\r\nX: y"), ("n", "\r"), ("n", "\n"), ("n", "ü")],
+)
+def test_what_cannot_be_a_header_is_named(name: str, value: str) -> None:
+    """A header that would break the block, or add one, is refused with its name and value, beside good ones."""
+    with pytest.raises(ValueError, match="expected ASCII on one line") as caught:
+        header_block({"Good": "1", name: value, "Fine": "2"})
+    assert f"header {name!r}: {value!r}" in str(caught.value)
+
+
 def test_retry_delay_is_monotonic_and_bounded() -> None:
     """Delays never shrink and never pass thirty seconds, however often a message came."""
     delays = [retry_delay(n) for n in range(1, 200)]

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tiltyard.kit.embedded import EmbeddedError, find_binary, free_port, port_taken, start_server, stop_server
+from tiltyard.kit.embedded import (
+    EmbeddedError,
+    environment,
+    find_binary,
+    free_port,
+    port_taken,
+    start_server,
+    stop_server,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -23,6 +31,13 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
             start_server(tmp_path / "nats", port=port)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "nats").exists()
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, "1"), (4, "2"), (5, None), (64, None)])
+def test_on_a_small_machine_the_server_leaves_half_of_the_cores(cores: int, threads: str | None) -> None:
+    """Up to four cores it runs on half of them, beyond that as Go chooses; whoever has set it is obeyed."""
+    assert environment({"A": "b"}, cores) == {"A": "b"} | ({"GOMAXPROCS": threads} if threads else {})
+    assert environment({"GOMAXPROCS": "7"}, cores) == {"GOMAXPROCS": "7"}
 
 
 def test_a_missing_binary_is_named(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tiltyard.cli.sections import component_types
 from tiltyard.kit.settings import (
     COMPONENTS,
+    IN_FILE,
     SHARED,
     BusSettings,
     DataSettings,
@@ -169,6 +171,32 @@ def test_other_variables_are_left_alone() -> None:
     """Variables of the set-up and of others are no settings."""
     environ = {"TILTYARD_HOME": "/h", "TILTYARD_VENV": "/v", "TILTYARD_TORCH": "cpu", "OTHER_RUN__STEPS": "x"}
     assert read_source(None, (), environ).tables == {}
+
+
+@pytest.mark.parametrize("secret", ["abc\n", "0123", 'with "quotes"', "[1, 2]", "1 = 2"])
+def test_a_secret_may_lie_in_a_file(tmp_path: Path, secret: str) -> None:
+    """A variable that ends in _FILE names a file whose content, without the line's end, is the value as text."""
+    (tmp_path / "key").write_text(secret)
+    source = read_source(None, (), {"TILTYARD_ENGINE__API_KEY_FILE": str(tmp_path / "key")})
+    assert source.tables == {"engine": {"api_key": secret.strip()}}
+
+
+def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A file that can't be read is a mistake that names the variable and the file, and a misspelt key is still one."""
+    with pytest.raises(SettingsError, match=r"variable TILTYARD_BUS__CREDENTIALS_FILE: /nothing: No such file"):
+        read_source(None, (), {"TILTYARD_BUS__CREDENTIALS_FILE": "/nothing"})
+    (tmp_path / "key").write_bytes(b"\xff")
+    with pytest.raises(SettingsError, match="not text"):
+        read_source(None, (), {"TILTYARD_BUS__CREDENTIALS_FILE": str(tmp_path / "key")})
+    (tmp_path / "key").write_text("x")
+    with pytest.raises(SettingsError, match=r"TILTYARD_BUS__KEY_FILE.*unknown"):
+        section(read_source(None, (), {"TILTYARD_BUS__KEY_FILE": str(tmp_path / "key")}), "bus", BusSettings)
+
+
+def test_no_setting_is_taken_for_a_file() -> None:
+    """No key of any table ends like a variable that names a file."""
+    for kind in component_types().values():
+        assert not [name for name in kind.__struct_fields__ if name.endswith(IN_FILE)]
 
 
 def test_paths_of_a_run_lie_below_the_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

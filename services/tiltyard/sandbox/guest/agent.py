@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .kept import Kept
     from .shell import Shell
+    from .standby import Standby
 
 VERSION = b"2"
 LENT = "/tiltyard/python"
@@ -78,6 +79,9 @@ class Agent:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.table = Table()
+        self.standby: Standby | None = None
+        self.scripts = False
+        """Is a script likely to come next?"""
         self.kept: Kept | None = None
         self.shell: Shell | None = None
         self.input, self.output = os.dup(0), os.dup(1)
@@ -93,22 +97,40 @@ class Agent:
 
     def serve(self) -> list[str]:
         """Never returns, except in a forked child: the argv of the script to run there."""
+        argv = self.prepare()
+        if argv:
+            return argv
         send(self.output, b"hello", VERSION, sys.version.split()[0].encode())
         while True:
+            argv = self.prepare()
+            if argv:
+                return argv
             if self.kept is not None:
                 self.idle(self.kept)
             request = self.frame()
             try:
                 answer = self.answer(request)
                 if answer is None:
-                    argv: list[str] = request["argv"]
-                    return argv
+                    return list(request["argv"])
             except Refused as error:
                 answer = (b"refused", str(error).encode())
             except OSError as error:
                 answer = (b"error", b"%d" % (error.errno or 0), str(error).encode())
             if answer:
                 send(self.output, *answer)
+
+    def prepare(self) -> list[str]:
+        """Have a fork wait for the next script if one is likely. In that fork: the script's argv."""
+        if not self.scripts or (self.standby is not None and self.standby.status is None):
+            return []
+        from . import standby
+
+        self.scripts = False
+        made = standby.prepare(self.table, self.workspace.path)
+        if isinstance(made, list):
+            return made
+        self.standby = made
+        return []
 
     def frame(self) -> "dict[str, Any]":
         """The next request; ends the process at end of file."""
@@ -149,6 +171,10 @@ class Agent:
             return ()
         if request["op"] == "restart":
             return self.restart()
+        if request["op"] == "count":
+            self.table.reap()
+            waits = self.shell is not None and self.shell.alive
+            return (b"ok", b"%d" % (count_processes(self.table.spared) - waits))
         return self.background(request)
 
     # ------------------------------------------------------------ commands
@@ -166,7 +192,12 @@ class Agent:
             return self.run_in_shell(request, uid, begun)
         given = self.candidate(request) if request["candidate"] else None
         request["fork"] = request["fork"] and is_script(request["argv"])
-        child = start(request, self.table, self.workspace.path, uid, given)
+        child = None
+        if request["fork"]:
+            self.scripts = True
+            if self.standby is not None and not given:
+                child, self.standby = self.standby.take(request, uid), None
+        child = child or start(request, self.table, self.workspace.path, uid, given)
         if child is None:
             return None
         if request["keep"]:
@@ -215,10 +246,11 @@ class Agent:
         flags = [*(flags or []), child.stopped] if child.stopped else [*(flags or [])]
         left = child.others()
         if child.status != 0 or child.stopped or left:
-            child.peak_processes = max(child.peak_processes, count_processes() + left)  # and the main one
+            count = count_processes(self.table.spared)
+            child.peak_processes = max(child.peak_processes, count + left)  # and the main one
         if left:
             flags.append("left")
-        if not child.sweep():
+        if not child.sweep(left):
             flags.append("unswept")
         if child.peak_processes >= child.request["processes"]:
             flags.append("processes")
@@ -357,6 +389,7 @@ def main(workspace: str, uid: str, modules: "tuple[str, ...]" = ()) -> None:
     """Entry point inside the sandbox."""
     preload.load(modules)
     agent = Agent(Workspace(workspace, int(uid)))
+    agent.scripts = bool(modules)
     gc.disable()
     gc.freeze()
     leave(run_script(agent.serve()), workspace + "/")

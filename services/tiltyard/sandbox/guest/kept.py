@@ -51,10 +51,7 @@ class Kept:
 
     def signal(self, child: Child, number: int) -> None:
         """Signal the command's group; a kill reaches its whole session, and nothing of it is spared any more."""
-        try:
-            os.killpg(child.pid, number)
-        except OSError:
-            pass
+        child.signal_group(number)
         if number != KILL:
             return
         for name in os.listdir("/proc"):

@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Protocol
 
+    from .standby import Standby
+
     class Surroundings(Protocol):
         """What a supervisor needs of the agent."""
 
@@ -86,11 +88,11 @@ def read_off(stream: Stream) -> None:
             return
 
 
-def count_processes() -> int:
-    """Processes and threads of user code, dead ones not yet reaped included."""
+def count_processes(spared: "set[int] | tuple[()]" = ()) -> int:
+    """Processes and threads of user code, dead ones not yet reaped included; without those of our own, `spared`."""
     count = 0
     for name in os.listdir("/proc"):
-        if name.isdigit() and name != "1":
+        if name.isdigit() and name != "1" and int(name) not in spared:
             try:
                 count += max(1, os.stat("/proc/" + name + "/task").st_nlink - 2)
             except OSError:
@@ -102,8 +104,10 @@ class Table:
     """The agent's children by pid, and the sessions among them that a sweep spares."""
 
     def __init__(self) -> None:
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, Child | Standby] = {}
         self.kept: set[int] = set()
+        self.spared: set[int] = set()
+        """Processes that are no user's."""
 
     def reap(self) -> None:
         """Collect every dead process; note the status and usage of those that are known."""
@@ -124,7 +128,7 @@ class Table:
         """Processes that belong to no kept session."""
         found = []
         for name in os.listdir("/proc"):
-            if name.isdigit() and name != "1":
+            if name.isdigit() and name != "1" and int(name) not in self.spared:
                 try:
                     if os.getsid(int(name)) not in self.kept:
                         found.append(int(name))
@@ -134,7 +138,7 @@ class Table:
 
     def signal_strangers(self, number: int) -> bool:
         """Signal everything that is not kept; False when there was nothing. Only as PID 1."""
-        pids = self.strangers() if self.kept else [-1]
+        pids = self.strangers() if self.kept or self.spared else [-1]
         there = False
         for pid in pids:
             try:
@@ -176,12 +180,18 @@ class Child:
 
     def signal(self, number: int) -> None:
         """Signal the command's group, and as PID 1, for a kill, everything else that is not kept."""
-        try:
-            os.killpg(self.pid, number)
-        except OSError:
-            pass
+        self.signal_group(number)
         if number == KILL and os.getpid() == 1:
             self.table.signal_strangers(KILL)
+
+    def signal_group(self, number: int) -> None:
+        """Signal the command's group, or the command alone when it has only been forked and has no group yet."""
+        for send in (os.killpg, os.kill) if self.status is None else (os.killpg,):
+            try:
+                send(self.pid, number)
+                return
+            except OSError:
+                continue
 
     def others(self) -> bool:
         """Is any process of the command still there, besides the main one that has ended?"""
@@ -194,11 +204,13 @@ class Child:
             return False
         return True
 
-    def sweep(self) -> bool:
-        """Kill and reap until nothing of the command is left; False when something stays.
+    def sweep(self, left: bool) -> bool:
+        """Kill and reap until nothing of the command is left; False when something stays. `left`: as `others` said.
 
         What forks faster than it is killed one by one goes with everything that was kept.
         """
+        if not left:
+            return True
         deadline = time.monotonic() + SWEEP_S
         while True:
             self.table.reap()
@@ -208,8 +220,9 @@ class Child:
             if not self.table.signal_strangers(KILL):
                 return True
             now = time.monotonic()
-            if self.table.kept and now > deadline - SWEEP_S / 2:
+            if now > deadline - SWEEP_S / 2:
                 self.table.kept.clear()
+                self.table.spared.clear()
             if now > deadline:
                 return False
             time.sleep(0.002)
@@ -281,7 +294,7 @@ class Supervisor:
 
     def tick(self, now: float) -> None:
         """Count processes, more often while they are many, and hand out early output."""
-        count = count_processes()
+        count = count_processes(self.child.table.spared)
         busy = count > 2 and 4 * count > self.child.request["processes"]
         self.tick_at = now + (BUSY_TICK_S if busy else TICK_S)
         self.child.peak_processes = max(self.child.peak_processes, count)

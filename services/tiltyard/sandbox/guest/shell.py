@@ -139,11 +139,11 @@ class ShellCommand(Child):
     def close(self) -> None:
         """Nothing of the shell's is closed."""
 
-    def sweep(self) -> bool:
+    def sweep(self, left: bool) -> bool:
         """What is outside of every kept session goes; the shell's jobs stay."""
         self.peak_bytes = 0
         self.cpu_us = max(0, cpu_us(self.pid) - self.cpu_before) or self.shell.child.cpu_us
-        return os.getpid() != 1 or super().sweep()
+        return os.getpid() != 1 or super().sweep(True)
 
     def others(self) -> bool:
         return False

@@ -3,10 +3,13 @@
 A fork marks all memory of this interpreter as shared, and both sides then copy what they touch: in gVisor 10 to 30 ms.
 A vfork shares it outright, but runs no code of ours before the program: so the agent itself wears the command's limits
 until then, and `enter` becomes the user: 4 ms. Invariants: the agent never has the user's id, so nothing of a user's
-can signal it; hard limits come from the agent, so that no child ever has higher ones. What can't be done so returns 0,
-and the caller forks: scripts with an interpreter line, what is not there, other machines and interpreters.
+can signal it; hard limits come from the agent, so that no child ever has higher ones; signals are blocked from before
+the vfork until `enter` lets them through, since the interpreter's vfork resets each that is not, one system call for
+each. What can't be done so returns 0, and the caller forks: scripts with an interpreter line, what is not there, other
+machines and interpreters.
 """
 
+import _signal  # type: ignore[import-not-found,unused-ignore]  # the built-in half of `signal`
 import os
 import sys
 
@@ -20,7 +23,13 @@ MACHINE = "x86_64"
 WORN = ("NPROC", "NOFILE", "FSIZE", "CORE")
 """Limits that the agent can wear itself; the time limit would count its own past, and is set on the child."""
 
+FIXED = frozenset(("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
+"""Directories that no user can write to: what is found there stays there."""
+
 _able: "list[bool]" = []
+_found: "dict[tuple[bytes, str, int], bytes]" = {}
+_own: "dict[int, tuple[int, int]]" = {}
+"""The agent's own limits."""
 
 
 def spawn(request: "dict[str, Any]", fds: tuple[int, int, int], folder: str, uid: int) -> int:
@@ -33,14 +42,18 @@ def spawn(request: "dict[str, Any]", fds: tuple[int, int, int], folder: str, uid
     import resource
 
     limits = [(getattr(resource, "RLIMIT_" + name), value) for name, value in request["rlimits"] if name in WORN]
-    own = [(number, resource.getrlimit(number)) for number, _ in limits]
+    for number, _ in limits:
+        if number not in _own:
+            _own[number] = resource.getrlimit(number)
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
     try:
         for number, value in limits:
             resource.setrlimit(number, (value, value))
         pid = execute([b"%d" % uid, program], request, fds, folder)
     finally:
-        for number, pair in own:
-            resource.setrlimit(number, pair)
+        for number, _ in limits:
+            resource.setrlimit(number, _own[number])
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     for name, value in request["rlimits"]:
         if pid and name not in WORN:
             limit_child(pid, getattr(resource, "RLIMIT_" + name), value)
@@ -70,6 +83,17 @@ def may_raise() -> bool:
 
 def find(name: bytes, search: str, folder: str, uid: int) -> bytes:
     """Path of the machine program that this user would run; empty when there is none, or when it is something else."""
+    key = (name, search, uid)
+    if key not in _found:
+        path = look(name, search, folder, uid)
+        if not path or b"/" in name or not FIXED.issuperset(search.split(":")):
+            return path
+        _found[key] = path
+    return _found[key]
+
+
+def look(name: bytes, search: str, folder: str, uid: int) -> bytes:
+    """The same, looked up."""
     places = [os.fsencode(folder)] if b"/" in name else [os.fsencode(place) for place in search.split(":")]
     for place in places:
         path = os.path.join(place, name)

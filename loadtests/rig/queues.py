@@ -19,4 +19,4 @@ async def repeated(bus: Bus, stage: Stage[Any]) -> int:
     """Deliveries beyond the first."""
     found = await consumers(bus, stage)
     state = (await bus.js.api(f"STREAM.INFO.{stage.stream}"))["state"]
-    return max(0, sum(info["delivered"]["consumer_seq"] for info in found) - int(state["messages"]))
+    return max(0, sum(info["delivered"]["consumer_seq"] for info in found) - int(state["last_seq"]))
