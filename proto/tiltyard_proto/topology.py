@@ -221,6 +221,8 @@ LETTERS_BUCKET = "tilt_letters"
 """Key-value: how each dead letter stands, by the letter's key; written by compare-and-set."""
 ATTEMPTS_BUCKET = "tilt_attempts"
 """Key-value: what is known of messages that were delivered before, by stream and position; forgotten after a day."""
+GATE = "gate"
+"""In the place of a stage's name: the domain does not pass the entry gate, and is not sampled at all."""
 PAUSES_BUCKET = "tilt_pauses"
 """Key-value: domains that a stage does not handle, since most of their messages died there, by stage and domain."""
 BUCKETS = (GROUPS_BUCKET, RUNS_BUCKET, WEIGHTS_BUCKET, LETTERS_BUCKET, ATTEMPTS_BUCKET, PAUSES_BUCKET)

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from tiltyard.domains import registry
+from tiltyard.gate import admission
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.settings import RunSettings, section
 from tiltyard_proto import keys, topology
@@ -75,7 +76,11 @@ def chosen_tasks(arguments: Namespace) -> list[Task]:
     if arguments.run:
         return _tasks_of_the_run(arguments)
     if arguments.domain:
-        return registry.load(arguments.domain).tasks(arguments.split, arguments.n, arguments.seed)
+        domain = registry.load(arguments.domain)
+        reports = admission.reports_on([domain.name])
+        if why := admission.refusal(reports.get(domain.name)):
+            raise UserError(f"domain {domain.name} does not pass the entry gate: {why}")
+        return admission.without_faulty(domain.tasks(arguments.split, arguments.n, arguments.seed), reports)
     if arguments.file is None:
         raise UserError("name a FILE.jsonl, a domain with --domain, or the configured run with --run")
     if str(arguments.file) == "-":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 from tiltyard_proto.messages import Task
@@ -23,6 +24,7 @@ OVERLAP_WORDS = 13
 _WORD, _TOKEN = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]+|[^\w\s]")
 FEWEST = 8
 """Shingles of its own that a prompt needs to be compared with others."""
+_BASE, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 _SAID = r"(?:answer|solution|result|expected|reference|gold)(?:\s+(?:is|are))?\s*[:=]?\s*[\"'`]?"
 
 
@@ -46,11 +48,23 @@ def _tokens(task: Task) -> list[str]:
 
 
 def _shingles(found: list[str], size: int) -> set[int]:
-    return {_hash(" ".join(found[i : i + size])) for i in range(len(found) - size + 1)}
+    """Rolling hashes, since a prompt may be a book."""
+    numbers = [_number(word) for word in found]
+    rolled, power, shingles = 0, pow(_BASE, size, 1 << 64), set[int]()
+    for end, number in enumerate(numbers):
+        rolled = rolled * _BASE + number
+        if end >= size:
+            rolled -= numbers[end - size] * power
+        rolled &= _MASK
+        if end >= size - 1:
+            shingles.add(rolled)
+    return shingles
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big")
+@lru_cache(1 << 16)
+def _number(word: str) -> int:
+    """The same in every process."""
+    return int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest(), "big")
 
 
 def leak(task: Task) -> str:

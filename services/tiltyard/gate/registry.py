@@ -23,7 +23,7 @@ from tiltyard.sandbox.work import Worker
 from tiltyard.verifier.kinds.registry import AnyKind, installed
 
 from . import prompts
-from .check import FULL, IN_SANDBOX, QUICK, Checker, Extent
+from .check import FULL, IN_SANDBOX, LIGHT, QUICK, Checker, Extent
 from .digest import digest, evaluation_digest
 from .grading import Grader, sandboxed
 from .report import GATE, Problem, Report
@@ -52,6 +52,20 @@ def evaluation_index(domains: Mapping[str, Domain]) -> set[int]:
     return found
 
 
+def spread(every: Mapping[str, Domain], running: Sequence[Domain]) -> dict[str, Extent]:
+    """How much of each domain with a sandbox: of the levels of one family member the first in the registry has all
+    probes, the others only references, since they differ in their tasks and not in who judges them."""
+    first: dict[str, str] = {}
+    for name, domain in every.items():
+        first.setdefault(_without_level(domain), name)
+    return {one.name: IN_SANDBOX if first[_without_level(one)] == one.name else LIGHT for one in running}
+
+
+def _without_level(domain: Domain) -> str:
+    level = domain.definition.level
+    return domain.name.removesuffix(f".{level}") if level else domain.name
+
+
 class Gate:
     """Checks of domains, by content."""
 
@@ -62,7 +76,7 @@ class Gate:
 
     def known(self, names: Sequence[str]) -> dict[str, Report]:
         """The reports that hold for the present content."""
-        found = {name: self.store.get(self._digest(self.domains[name])) for name in names}
+        found = {name: self.store.get(self.digest(self.domains[name])) for name in names}
         return {name: report for name, report in found.items() if report is not None}
 
     async def check(
@@ -74,7 +88,7 @@ class Gate:
             tell(report)
 
         def keep(report: Report) -> None:
-            report = msgspec.structs.replace(report, digest=self._digest(self.domains[report.domain]))
+            report = msgspec.structs.replace(report, digest=self.digest(self.domains[report.domain]))
             if not any(problem.check == GATE for problem in report.problems):
                 self.store.put(report)
             reports[report.domain] = report
@@ -85,18 +99,20 @@ class Gate:
             await self._run(todo, full, keep)
         return [reports[name] for name in names]
 
-    def _digest(self, domain: Domain) -> str:
+    def digest(self, domain: Domain) -> str:
+        """What a report on this domain must have been made with."""
         return digest(domain, self.kinds, self.evaluation)
 
     async def _run(self, todo: Sequence[Domain], full: bool, keep: Tell) -> None:
         held = await anyio.to_thread.run_sync(evaluation_index, self.domains)
         running = [domain for domain in todo if needs_sandbox(domain, self.kinds)]
         pure = [domain for domain in todo if domain not in running]
+        extents = dict.fromkeys((one.name for one in running), FULL) if full else spread(self.domains, running)
         async with anyio.create_task_group() as tasks:
             if pure:
                 tasks.start_soon(self._pure, pure, FULL if full else QUICK, held, keep)
             if running:
-                await self._sandboxed(running, FULL if full else IN_SANDBOX, held, keep)
+                await self._sandboxed(running, extents, held, keep)
 
     # ------------------------------------------------------------ without a sandbox
 
@@ -116,12 +132,14 @@ class Gate:
 
     # ------------------------------------------------------------ with a sandbox
 
-    async def _sandboxed(self, domains: Sequence[Domain], extent: Extent, held: set[int], keep: Tell) -> None:
+    async def _sandboxed(
+        self, domains: Sequence[Domain], extents: Mapping[str, Extent], held: set[int], keep: Tell
+    ) -> None:
         try:
             async with sandboxed(self.settings) as worker, anyio.create_task_group() as tasks:
                 limit = anyio.CapacityLimiter(self.jobs)
                 for domain in domains:
-                    tasks.start_soon(self._one, domain, worker, extent, held, keep, limit)
+                    tasks.start_soon(self._one, domain, worker, extents[domain.name], held, keep, limit)
         except* SandboxError as group:
             why = str(group.exceptions[0])
             for domain in domains:

@@ -80,6 +80,13 @@ async def resume(bus: Bus, pause: Pause, by: str) -> None:
     await bus.kv(topology.PAUSES_BUCKET).put(pause.key, msgspec.msgpack.encode(ended))
 
 
+async def pause(bus: Bus, stage: str, domain: str, detail: str, *, died: int = 0, of: int = 0) -> Pause:
+    """Make a stage, or the entry gate in its place, not handle a domain."""
+    made = Pause(stage=stage, domain=domain, since=time.time(), died=died, of=of, detail=printable(detail, 300))
+    await bus.kv(topology.PAUSES_BUCKET).put(made.key, msgspec.msgpack.encode(made))
+    return made
+
+
 class Breaker:
     """The breaker of one stage in one process. A share of 0 never pauses."""
 
@@ -119,20 +126,12 @@ class Breaker:
         ended.append(True)
         if len(ended) < self._window or sum(ended) <= self._share * self._window or domain in self._paused:
             return
-        pause = Pause(
-            stage=self._stage.name,
-            domain=domain,
-            since=time.time(),
-            died=sum(ended),
-            of=len(ended),
-            detail=printable(detail, 300),
-        )
         try:
-            await self._bus.kv(topology.PAUSES_BUCKET).put(pause.key, msgspec.msgpack.encode(pause))
+            made = await pause(self._bus, self._stage.name, domain, detail, died=sum(ended), of=len(ended))
         except BusError as error:  # the next death tries again
-            log.warning("pause_failed", stage=pause.stage, domain=domain, error=str(error))
+            log.warning("pause_failed", stage=self._stage.name, domain=domain, error=str(error))
             return
-        self._take(pause)
+        self._take(made)
 
     def _of(self, domain: str) -> deque[bool]:
         ended = self._ended.get(domain)

@@ -21,6 +21,7 @@ from tiltyard_proto import keys
 from tiltyard_proto.flow import UNANSWERED, StepFold
 from tiltyard_proto.messages import Group, GroupRecord, GroupRef, Policy, Purpose, Rollout, Sampling, Task
 from tiltyard_proto.outcomes import policy_for
+from tiltyard_proto.topology import GATE
 
 from .curriculum import Curriculum
 from .settings import SamplerSettings
@@ -114,8 +115,9 @@ class State:
 
     def train_tasks(self) -> list[Task]:
         """Without the broken ones and the paused domains; all of them when there is no other, so that the run still
-        ends."""
-        tasks = [task for domain in self.run.train for task in self.pool(domain, "train")]
+        ends. A domain that the entry gate keeps out is never among them."""
+        admitted = [domain for domain in self.run.train if GATE not in self.paused.get(domain, ())]
+        tasks = [task for domain in admitted for task in self.pool(domain, "train")]
         sound = [task for task in tasks if task.id not in self.retired] or tasks
         return [task for task in sound if not self.paused.get(task.domain)] or sound
 
@@ -123,7 +125,10 @@ class State:
         """The tasks of every evaluation of the run; fixed when first asked for."""
         if self.eval_plan is None:
             self.eval_plan = [
-                (task, share) for d, share in self.run.evaluate.items() for task in self.pool(d, "eval")[: share.tasks]
+                (task, share)
+                for d, share in self.run.evaluate.items()
+                for task in self.pool(d, "eval")[: share.tasks]
+                if GATE not in self.paused.get(d, ())
             ]
         return self.eval_plan
 

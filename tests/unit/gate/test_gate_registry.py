@@ -11,7 +11,7 @@ import pytest
 from tiltyard.domains import Domain, load, load_all
 from tiltyard.domains.registry import open_file
 from tiltyard.gate.digest import digest, evaluation_digest
-from tiltyard.gate.registry import Gate, needs_sandbox
+from tiltyard.gate.registry import Gate, needs_sandbox, spread
 from tiltyard.gate.report import Report
 from tiltyard.gate.store import Store
 from tiltyard.sandbox.settings import SandboxSettings
@@ -67,6 +67,18 @@ def test_who_needs_a_sandbox() -> None:
     wanted = {"documents.invoice": False, "math.arithmetic.chain_sum": False, "shell.files": True}
     wanted |= {"code.python.functions": True, "code.python.repair": True}
     assert {name: needs_sandbox(load(name), kinds) for name in wanted} == wanted
+
+
+def test_one_level_of_a_family_gets_all_probes(tmp_path: Path) -> None:
+    """Levels share who judges them, so the forgeries are tried on one; domains without levels get all."""
+    levels = "[levels.easy]\n[levels.hard]\n[[domain]]\nname = 'a'\n[[domain]]\nname = 'b'\n"
+    (tmp_path / "fam.toml").write_text(
+        TEXT.replace("test.two", "test.fam").replace("[verifier]", levels + "[verifier]")
+    )
+    every = {one.name: one for one in open_file(tmp_path / "fam.toml")} | {"test.two": made(tmp_path)}
+    chosen = {name for name, extent in spread(every, list(every.values())).items() if extent.probed}
+    assert chosen == {"test.fam.a.easy", "test.fam.b.easy", "test.two"}
+    assert spread(every, [every["test.fam.a.hard"]])["test.fam.a.hard"].probed == 0
 
 
 async def test_no_sandbox_is_a_problem_and_no_pass(tmp_path: Path) -> None:

@@ -396,6 +396,17 @@ def test_silence_teaches_nothing() -> None:
     assert made.curriculum.posteriors == known
 
 
+def test_what_the_gate_keeps_out_is_never_sampled() -> None:
+    """Neither trained nor evaluated, even when there is no other domain; after it passes it is."""
+    made = state()
+    made.on_pause(TRAIN, "gate", holds=True)
+    made.on_pause(EVAL, "gate", holds=True)
+    assert made.evaluation() == []
+    assert open_all(made) == []
+    made.on_pause(TRAIN, "gate", holds=False)
+    assert {record.domain for record in open_all(made)} == {TRAIN}
+
+
 def test_paused_domains_wait() -> None:
     """No group of a domain that a stage has paused, until every stage goes on; with all of them paused the run still
     asks."""

@@ -11,12 +11,15 @@ from rich.markup import escape
 
 from tiltyard.cli.errors import UserError
 from tiltyard.kit.breaker import Pause, resume, standing
+from tiltyard_proto.topology import GATE
 
 from .choose import age, letters, who
 
 
 def line(pause: Pause, now: float) -> str:
     """One pause for people."""
+    if pause.stage == GATE:
+        return f"kept out: {pause.domain}, {age(now - pause.since)} ago, by the entry gate ({pause.detail})"
     return (
         f"paused: {pause.domain} at {pause.stage}, {age(now - pause.since)} ago, since {pause.died} of {pause.of} "
         f"messages died there ({pause.detail})"

@@ -37,6 +37,7 @@ def _checking(actions: Any, config: AddConfig) -> None:
     check.add_argument("--again", action="store_true", help="even what was checked before in the same state")
     check.add_argument("--full", action="store_true", help="five times as many tasks")
     check.add_argument("--jobs", type=int, default=2, metavar="N", help="so many at a time (2)")
+    check.add_argument("--pause", action="store_true", help="tell the running bus: what fails is not sampled any more")
     check.add_argument("--results", type=Path, metavar="FILE", help="also write the reports as JSON")
     cases = actions.add_parser("cases", help="judge a file of cases by the real verifiers, in the real sandbox")
     cases.add_argument("file", type=Path, metavar="FILE.jsonl")

@@ -5,17 +5,24 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Sequence
 
 import anyio
 import msgspec
 
+from tiltyard.cli.connection import connected
 from tiltyard.cli.errors import UserError
+from tiltyard.cli.main import source_of
 from tiltyard.cli.sandbox.services import settings_of
 from tiltyard.domains import Domain, registry
+from tiltyard.gate import admission
 from tiltyard.gate.registry import Gate
 from tiltyard.gate.report import Report
 from tiltyard.gate.store import Store
+from tiltyard.kit import breaker
+from tiltyard.kit.bus import Bus
 from tiltyard.sandbox.reaper import become_subreaper
+from tiltyard_proto.topology import GATE
 
 MOST = 6
 """Problems shown of one domain; all are in the results file."""
@@ -41,6 +48,8 @@ def check_main(arguments: Namespace) -> int:
         f"{len(reports)} domains, {len(failed)} failed, {sum(r.verdicts for r in reports)} verdicts, "
         f"{seconds:.0f} s ({len(known)} checked before)"
     )
+    if arguments.pause:
+        print(f"{anyio.run(_pause, arguments, reports)} domains paused or let go on")
     if arguments.results:
         _write(arguments, reports, seconds, len(known))
     return 1 if failed else 0
@@ -70,6 +79,25 @@ def _tell(report: Report) -> None:
         print(f"         {problem.check}: {f'task {problem.task}: ' if problem.task else ''}{problem.detail}")
     if len(report.problems) > MOST:
         print(f"         and {len(report.problems) - MOST} more")
+
+
+async def _pause(arguments: Namespace, reports: list[Report]) -> int:
+    async with connected(source_of(arguments)) as bus:
+        return await tell_bus(bus, reports)
+
+
+async def tell_bus(bus: Bus, reports: Sequence[Report]) -> int:
+    """Keep out what failed, let in what passes again; how many changed."""
+    held = {pause.domain: pause for pause in await breaker.standing(bus) if pause.stage == GATE}
+    changed = 0
+    for report in reports:
+        if report.passed and report.domain in held:
+            await breaker.resume(bus, held[report.domain], "the entry gate")
+            changed += 1
+        elif not report.passed and report.domain not in held:
+            await breaker.pause(bus, GATE, report.domain, admission.refusal(report), of=report.tasks)
+            changed += 1
+    return changed
 
 
 def _write(arguments: Namespace, reports: list[Report], seconds: float, known: int) -> None:

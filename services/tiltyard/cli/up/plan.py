@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from tiltyard.domains import registry
 from tiltyard.domains.drafts import Split
+from tiltyard.gate import admission
 from tiltyard.kit.settings import RunSettings, SettingsError, Source
 from tiltyard_proto.messages import Task
 
@@ -34,6 +35,19 @@ def check_run(run: RunSettings, source: Source) -> None:
     for key, split in SPLITS.items():
         for name in getattr(run, key):
             _check_domain(name, key, split, origin[key])
+    _check_gate(run, origin)
+
+
+def _check_gate(run: RunSettings, origin: Mapping[str, str]) -> None:
+    """SettingsError for a domain that the entry gate has failed as it is now."""
+    reports = admission.reports_on({*run.train, *run.evaluate})
+    for key in SPLITS:
+        for name in getattr(run, key):
+            if why := admission.refusal(reports.get(name)):
+                raise SettingsError(
+                    f"{origin[key]}: [run.{key}]: domain {name} does not pass the entry gate: {why}; "
+                    f"see `tiltyard domains check {name}`"
+                )
 
 
 def _check_domain(name: str, key: str, split: Split, origin: str) -> None:
@@ -64,9 +78,12 @@ def check_together(sections: Mapping[str, Any], source: Source) -> None:
 
 
 def run_tasks(run: RunSettings) -> list[Task]:
-    """The tasks that a run's configuration names, from its domains' generators."""
-    tasks: list[Task] = []
+    """The tasks that a run's configuration names, from its domains' generators; without those in which the gate has
+    found a fault."""
+    reports, tasks = admission.reports_on({*run.train, *run.evaluate}), list[Task]()
     for key, split in SPLITS.items():
         for name, share in getattr(run, key).items():
-            tasks += registry.load(name).tasks(split, share.tasks, run.seed)
+            faulty = len(reports[name].faulty) if name in reports else 0
+            drawn = registry.load(name).tasks(split, share.tasks + faulty, run.seed)
+            tasks += admission.without_faulty(drawn, reports)[: share.tasks]
     return tasks
