@@ -70,9 +70,10 @@ class Sampling(Case):
         await sampler.start(context("sampler", bus, settings, SamplerSettings(settle_s=0.1, tick_s=0.05), self.data))
 
     async def effects(self, bus: Bus, run: str) -> list[Any]:
+        subjects = await stored(bus, GENERATE)  # before the records: a group has its record before its rollouts
         records = {record.id: record for record in await BusRegister(bus).records(run)}
         found: list[Any] = [(name.removeprefix(run), record.size, record.closed) for name, record in records.items()]
-        for subject in await stored(bus, GENERATE):
+        for subject in subjects:
             if subject.rsplit(".", 1)[1].startswith(f"{run}-"):
                 rollout = await bus.get(GENERATE, subject)
                 assert rollout is not None

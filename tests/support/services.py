@@ -11,6 +11,7 @@ import anyio
 import structlog
 
 from tiltyard.kit.bus import Bus
+from tiltyard.kit.depth import Depth, depth
 from tiltyard.kit.health import HealthServer
 from tiltyard.kit.service import Context
 from tiltyard.kit.settings import BusSettings, DataSettings, RunSettings, ServiceSettings
@@ -61,3 +62,11 @@ async def eventually(bus: Bus, stage: Stage[Any], count: int, within_s: float = 
         while len(found := await stored(bus, stage)) < count:  # noqa: ASYNC110  (nobody announces it)
             await anyio.sleep(0.02)
     return found
+
+
+async def settled(bus: Bus, stage: Stage[Any], within_s: float = 10) -> Depth:
+    """The work of a stage once the server has taken in every answer, which it does in its own time."""
+    with anyio.fail_after(within_s):
+        while (work := await depth(bus, stage)).in_flight:  # noqa: ASYNC110  (nobody announces it)
+            await anyio.sleep(0.01)
+    return work

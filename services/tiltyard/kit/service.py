@@ -44,8 +44,9 @@ from .settings import (
 )
 
 S = TypeVar("S", bound=BaseException)
-YOUNG_OBJECTS = 10_000
-"""So many more objects than before until the garbage collector looks at the new ones."""
+GC_THRESHOLDS = (10_000, 2, 3)
+"""So many more objects than before until the garbage collector looks at the new ones; then at older ones after so many
+of such looks, about as often as by default, since a cycle may hold something large."""
 
 
 @dataclass(kw_only=True)
@@ -179,7 +180,7 @@ def spare_modules() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 async def _end_when_refused(bus: Bus) -> None:
