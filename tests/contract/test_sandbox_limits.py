@@ -11,7 +11,7 @@ from support.sandbox_host import processes_of, traces
 from support.sandboxes import ISOLATING, open_named
 
 from tiltyard.sandbox import gvisor
-from tiltyard.sandbox.backend import Backend, Sandbox, SnapshotFailed, StartFailed, Want
+from tiltyard.sandbox.backend import Backend, Sandbox, SnapshotFailed, StartFailed, Want, WorkspaceFull
 from tiltyard.sandbox.bubblewrap import BubblewrapBackend
 from tiltyard.sandbox.docker import DockerBackend
 from tiltyard.sandbox.gvisor import GVisorBackend
@@ -135,6 +135,22 @@ async def test_disk(sandbox: Sandbox) -> None:
     assert b"No space left" in found.stderr
     found = await py(sandbox, "import os\nos.chdir('/tmp')\n" + source)
     assert (found.outcome, b"No space left" in found.stderr) == (Outcome.DISK_LIMIT, True)
+
+
+async def test_a_file_that_does_not_fit_leaves_nothing(sandbox: Sandbox) -> None:
+    """What is written before stays, the half of a file that filled the disk does not, and commands are as before."""
+    await sandbox.write({"small": b"here"})
+    with pytest.raises(WorkspaceFull, match="no room"):
+        await sandbox.write({"big": bytes(20 << 20)})
+    assert [entry.path for entry in await sandbox.entries()] == ["small"]
+    found = await sandbox.run(Command(argv=("sh", "-c", "head -c 8000000 /dev/zero > more; exit 3")))
+    assert (found.outcome, found.exit_code) == (Outcome.NONZERO_EXIT, 3)
+
+
+def test_a_sandbox_has_a_disk() -> None:
+    """No disk, or less than none, is the caller's mistake."""
+    with pytest.raises(ValueError, match="disk_bytes: expected at least 1, got 0"):
+        Want(disk_bytes=0)
 
 
 async def test_no_network(sandbox: Sandbox) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import anyio
@@ -19,6 +19,9 @@ from tiltyard.domains import registry
 from tiltyard.gate import admission
 from tiltyard.kit.bus import Bus
 from tiltyard.kit.settings import RunSettings, section
+from tiltyard.sandbox.images import profile_folders
+from tiltyard.sandbox.profiles import load
+from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard_proto import keys, topology
 from tiltyard_proto.messages import Task
 from tiltyard_proto.validity import problem
@@ -32,8 +35,11 @@ from .up.plan import check_run, run_tasks
 MAX_SHOWN = 5
 
 
-def read_tasks(lines: Iterable[bytes], name: str) -> list[Task]:
-    """Tasks of a JSON-lines file with their ids set; UserError lists the bad lines."""
+def read_tasks(lines: Iterable[bytes], name: str, profiles: Collection[str] = ()) -> list[Task]:
+    """Tasks of a JSON-lines file with their ids set; UserError lists the bad lines.
+
+    `profiles`: of sandboxes, beside those that the domains name.
+    """
     tasks: list[Task] = []
     errors: list[str] = []
     known = registry.load_all()
@@ -47,7 +53,7 @@ def read_tasks(lines: Iterable[bytes], name: str) -> list[Task]:
             task = keys.with_id(msgspec.convert(raw, Task))
             if unknown := sorted(set(raw) - {"type", *Task.__struct_fields__}):
                 raise ValueError(f"unknown key {unknown[0]!r}; known keys: {', '.join(Task.__struct_fields__)}")
-            check_task(task, known)
+            check_task(task, known, profiles)
             if wrong := problem(task):
                 raise ValueError(wrong)
             topology.encode(task)  # OverflowError: an integer that no message can carry
@@ -83,11 +89,12 @@ def chosen_tasks(arguments: Namespace) -> list[Task]:
         return admission.without_faulty(domain.tasks(arguments.split, arguments.n, arguments.seed), reports)
     if arguments.file is None:
         raise UserError("name a FILE.jsonl, a domain with --domain, or the configured run with --run")
+    profiles = load(profile_folders(section(source_of(arguments), "sandbox", SandboxSettings)))
     if str(arguments.file) == "-":
-        return read_tasks(sys.stdin.buffer, "standard input")
+        return read_tasks(sys.stdin.buffer, "standard input", profiles)
     try:
         with Path(arguments.file).open("rb") as file:
-            return read_tasks(file, str(arguments.file))
+            return read_tasks(file, str(arguments.file), profiles)
     except OSError as error:
         raise UserError(f"{arguments.file}: {error.strerror}") from error
 

@@ -7,7 +7,7 @@ says so when it first judges it. What goes past this (straight to the bus) ends 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -22,8 +22,8 @@ ROLES = ("system", "user", "assistant", "tool")
 MOST = 2**53
 
 
-def check_task(task: Task, domains: Mapping[str, Domain]) -> None:
-    """ValueError that names the key and what was expected."""
+def check_task(task: Task, domains: Mapping[str, Domain], profiles: Collection[str] = ()) -> None:
+    """ValueError that names the key and what was expected. `profiles`: of sandboxes, beside those that domains name."""
     keys.check_domain(task.domain)
     if task.domain not in domains:
         raise ValueError(f"domain {task.domain!r} is not known; `tiltyard domains` lists them")
@@ -32,7 +32,8 @@ def check_task(task: Task, domains: Mapping[str, Domain]) -> None:
     definitions = [domain.definition for domain in domains.values()]
     _one_of("verification.kind", task.verification.kind, sorted({one.verifier.kind for one in definitions}))
     _one_of("environment.interface", task.environment.interface, INTERFACES)
-    _one_of("environment.profile", task.environment.profile, sorted({one.profile for one in definitions}))
+    known = {*profiles, *(one.profile for one in definitions)}
+    _one_of("environment.profile", task.environment.profile, sorted(known))
     for path in task.environment.files:
         _check_path(path)
     _check_numbers("environment.limits", msgspec.structs.asdict(task.environment.limits), 0)

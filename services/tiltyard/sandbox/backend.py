@@ -77,6 +77,10 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: str = ""
     """Id of a session's snapshot to start from; empty: the profile's clean state."""
 
+    def __post_init__(self) -> None:
+        if self.disk_bytes < 1:
+            raise ValueError(f"disk_bytes: expected at least 1, got {self.disk_bytes}")
+
 
 class Background(msgspec.Struct, frozen=True, kw_only=True):
     """A background command."""

@@ -111,3 +111,15 @@ def test_the_configured_run_s_tasks_are_those_that_up_publishes() -> None:
     tasks = chosen_tasks(arguments)
     assert [task.id for task in tasks] == [task.id for task in run_tasks(run)]
     assert {task.split for task in tasks} == {"train", "eval"}
+
+
+def test_a_task_may_name_any_profile_of_the_sandbox(tmp_path: Path) -> None:
+    """Shipped profiles, those of the sandbox's settings, and no others."""
+    (tmp_path / "mine.toml").write_text('name = "mine"\ndescription = "mine"\n[image]\npackages = ["python3-minimal"]\n')
+    file = tmp_path / "tasks.jsonl"
+    file.write_bytes(b"\n".join(line(environment={"profile": name}) for name in ("shell", "mine")))
+    chosen = parser().parse_args(["publish", str(file), "--set", f'sandbox.profiles="{tmp_path}"'])
+    assert [task.environment.profile for task in chosen_tasks(chosen)] == ["shell", "mine"]
+    file.write_bytes(line(environment={"profile": "other"}))
+    with pytest.raises(UserError, match=r"environment.profile: expected one of .*mine.*, got 'other'"):
+        chosen_tasks(chosen)

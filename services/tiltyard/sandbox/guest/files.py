@@ -1,8 +1,8 @@
 """Files of the workspace, walked one component at a time from its root and never through a link.
 
-Invariants: a writer's word wins (whatever is in the way is removed, never followed); a reader gets regular files only
-and never blocks on a pipe or device; everything has a cap. Paths are bytes, relative, already free of `..` (the host
-checks). Left out: archives, which the host packs and unpacks.
+Invariants: a writer's word wins (whatever is in the way is removed, never followed) and half a file never stays; a
+reader gets regular files only and never blocks on a pipe or device; everything has a cap. Paths are bytes, relative,
+already free of `..` (the host checks). Left out: archives, which the host packs and unpacks.
 """
 
 import os
@@ -98,6 +98,9 @@ class Workspace:
                 view = view[os.write(fd, view) :]
             own(fd, owner)
             os.fchmod(fd, mode & 0o777)
+        except OSError:  # half a file is of no use, and on a full disk it is in the way of everything
+            remove(parent, name)
+            raise
         finally:
             os.close(fd)
 
