@@ -106,6 +106,8 @@ class Table:
     def __init__(self) -> None:
         self.children: dict[int, Child | Standby] = {}
         self.kept: set[int] = set()
+        self.first = os.getpid() == 1
+        """Is every process here one of ours?"""
         self.spared: set[int] = set()
         """Processes that are no user's."""
 
@@ -181,7 +183,7 @@ class Child:
     def signal(self, number: int) -> None:
         """Signal the command's group, and as PID 1, for a kill, everything else that is not kept."""
         self.signal_group(number)
-        if number == KILL and os.getpid() == 1:
+        if number == KILL and self.table.first:
             self.table.signal_strangers(KILL)
 
     def signal_group(self, number: int) -> None:
@@ -196,7 +198,7 @@ class Child:
     def others(self) -> bool:
         """Is any process of the command still there, besides the main one that has ended?"""
         self.table.reap()
-        if os.getpid() == 1:
+        if self.table.first:
             return self.table.signal_strangers(0)
         try:
             os.kill(-self.pid, 0)
@@ -214,7 +216,7 @@ class Child:
         deadline = time.monotonic() + SWEEP_S
         while True:
             self.table.reap()
-            if os.getpid() != 1:
+            if not self.table.first:
                 self.signal(KILL)
                 return True
             if not self.table.signal_strangers(KILL):
@@ -240,7 +242,7 @@ class Supervisor:
 
     def __init__(self, child: Child, agent: "Surroundings") -> None:
         self.child, self.agent = child, agent
-        now = time.monotonic()
+        now = child.begun
         self.stop_at = now + child.request["wall"]
         self.drain_until, self.kill_at = 0.0, 0.0
         self.tick_at = now + FIRST_TICK_S

@@ -143,7 +143,7 @@ class ShellCommand(Child):
         """What is outside of every kept session goes; the shell's jobs stay."""
         self.peak_bytes = 0
         self.cpu_us = max(0, cpu_us(self.pid) - self.cpu_before) or self.shell.child.cpu_us
-        return os.getpid() != 1 or super().sweep(True)
+        return not self.table.first or super().sweep(True)
 
     def others(self) -> bool:
         return False

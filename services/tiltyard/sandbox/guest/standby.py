@@ -48,7 +48,7 @@ class Standby:
             for fd in self.pipes:
                 os.close(fd)
             return None
-        for fd in self.pipes:
+        for fd in self.pipes if request["keep"] else self.pipes[:1] if request["stdin"] else ():
             os.set_blocking(fd, False)
         return Child(request, self.table, self.pid, self.pipes[0], self.pipes[1:])
 

@@ -41,8 +41,9 @@ def start(
         return None
     for fd in theirs.values():
         os.close(fd)
-    for fd in ours:
-        if fd >= 0:
+    stays = request["keep"] or request["shell"]
+    for fd, wait in zip(ours, (not request["stdin"], True, True), strict=True):
+        if fd >= 0 and (stays or not wait):  # else it is read when there is something to read, and never written to
             os.set_blocking(fd, False)
     return Child(request, table, pid, ours[0], (ours[1], ours[2]))
 
