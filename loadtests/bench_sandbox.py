@@ -114,6 +114,10 @@ async def paths(backend: GVisorBackend, account: Accounts, sizes: Sizes) -> list
         60,
     )
     rows += timed(
+        "the same as the first command of a sandbox",
+        await scenarios.firsts(backend, account, NUMPY, scenarios.NUMPY, sizes.starts),
+    )
+    rows += timed(
         "numpy in a fresh interpreter",
         await scenarios.runs(backend, account, Want(), scenarios.NUMPY_FRESH, (1, sizes.commands)),
     )

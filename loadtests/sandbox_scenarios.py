@@ -74,6 +74,17 @@ async def runs(
     return samples
 
 
+async def firsts(backend: GVisorBackend, account: Accounts, want: Want, command: Command, count: int) -> Samples:
+    """The first command of sandboxes that waited, one each: what a grading job meets."""
+    samples = Samples(account)
+    for _ in range(count):
+        sandbox = await backend.start(want)
+        await sandbox.rest()
+        await samples.of(lambda sandbox=sandbox: must(sandbox, command))  # type: ignore[misc]
+        await sandbox.kill()
+    return samples
+
+
 async def starts(backend: GVisorBackend, account: Accounts, want: Want, count: int) -> tuple[Samples, Samples]:
     """One start after another to an answering agent, and the end of each."""
     begun, ended = Samples(account), Samples(account)
