@@ -52,7 +52,7 @@ def steady(_: Known) -> Entry:
 
 def turns(_: Known) -> Entry:
     title = "four turns, each a command in the null sandbox"
-    scenario = Scenario(name="turns", title=title, rollouts=6_000, turns=4, groups=50)
+    scenario = Scenario(name="turns", title=title, rollouts=6_000, turns=4, groups=25)
     return Entry(scenario=scenario, targets=throughput(250, None))
 
 
@@ -134,7 +134,7 @@ CHAOS = "chaos"
 ALL: dict[str, Callable[[Known], Entry]] = {
     "steady": steady,
     "turns": turns,
-    "2-turns": predicted(2, 50),
+    "2-turns": predicted(2, 25),
     "6-turns": predicted(6, 16),
     "burst": burst,
     "in-flight": in_flight,

@@ -73,8 +73,10 @@ def _grid(title: str, right: float, top: float, unit: str) -> str:
 
 
 def _legend(names: Sequence[str]) -> str:
-    parts, x, y = [], float(LEFT), HEIGHT - 14
+    parts, x, y = [], float(LEFT), HEIGHT - 17
     for index, name in enumerate(names):
+        if x + 12 + 6.2 * len(name) > WIDTH:
+            x, y = float(LEFT), y + 13
         parts.append(f'<rect x="{x:.0f}" y="{y - 8}" width="9" height="9" fill="{_colour(index)}"/>')
         parts.append(_text(x + 12, y, name))
         x += 26 + 6.2 * len(name)

@@ -47,6 +47,7 @@ fair = {fair}
 [sandbox]
 backend = "null"
 slots = 64
+sessions = {sessions}
 [verifier]
 slots = 64
 [trainer]
@@ -133,6 +134,7 @@ class Scenario:
             slots=self.slots,
             fair="true",
             wall=WALL_S,
+            sessions=max(64, self.groups * self.size * (self.staleness + 1)),  # none is ended for want of room
             micro=max(1500, 2 * self.context),
             window=max(50, 4 * self.slots if self.refuse else 0),  # endings of one burst come sorted by their kind
         )

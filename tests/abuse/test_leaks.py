@@ -89,7 +89,7 @@ def alive(instance: str) -> list[int]:
 async def test_27_sigkill_of_the_service(home: SandboxSettings, start_service: Starter, case: Finding) -> None:
     """After SIGKILL of the service its 20 busy sandboxes are gone in a second; the next start sweeps the rest."""
     process, instance = start_service(20)
-    assert len(alive(instance)) > 40
+    assert len(alive(instance)) >= 40  # a launcher and a sentry each
     process.send_signal(signal.SIGKILL)
     process.wait()
     case.outcomes, case.attributions = ["gone"], ["none"]
@@ -137,8 +137,11 @@ def part_named(backend: GVisorBackend, part: str) -> int:
 
 
 @pytest.mark.parametrize("part", ["launcher", "runsc-sandbox", "runsc-gofer", "agent"])
-async def test_28_death_of_a_part(gvisor: GVisorBackend, part: str) -> None:
+async def test_28_death_of_a_part(gvisor: GVisorBackend, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a part is killed the command ends, as lost where the sandbox can't go on, and all is cleaned up."""
+    if part == "runsc-gofer":  # which there is where the image is a directory
+        monkeypatch.setattr(gvisor, "packs", False)
+        monkeypatch.setattr(gvisor, "_plans", {})
     sandbox = await gvisor.start(Want())
     begun = time.monotonic()
 

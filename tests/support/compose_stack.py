@@ -42,10 +42,6 @@ class Stack:
         """Standard output of `docker compose ...`."""
         return self.docker.run("compose", *self._place(), *arguments, within_s=within_s, **self.variables)
 
-    def fails(self, *arguments: str, within_s: float = 120.0) -> bool:
-        done = self.docker.done("compose", *self._place(), *arguments, within_s=within_s, **self.variables)
-        return done.returncode != 0
-
     @staticmethod
     def _place() -> tuple[str, ...]:
         return "--project-directory", str(ROOT), "--progress", "quiet"

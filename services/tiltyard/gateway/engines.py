@@ -78,8 +78,8 @@ def choose(
     `avoid` holds URLs that failed this request: they come last.
     """
     free = [engine for engine in engines if engine.in_flight < settings.max_in_flight]
-    if not free:
-        return None
+    if len(free) < 2:
+        return free[0] if free else None
     share = (sum(engine.in_flight for engine in engines) + 1) / len(engines)
     bound = math.ceil(1.25 * share) + settings.affinity_slack
     ranked = sorted(free, key=lambda engine: (engine.url not in avoid, engine.rank(key)), reverse=True)

@@ -32,6 +32,8 @@ _MARK = "\ue0f0{}\ue0f1"
 _MARKS = re.compile("\ue0f0(\\d+)\ue0f1")
 KEPT_TOKENS = 1 << 20
 """Tokens of rendered prompts that are kept at most."""
+SHORT, KEPT_TEXTS = 64, 10_000
+"""Characters of a text whose ids are kept, and how many such texts."""
 
 
 class ChatRenderer:
@@ -54,6 +56,8 @@ class ChatRenderer:
         self._rendered: OrderedDict[tuple[tuple[str, str], ...], list[int]] = OrderedDict()
         self._kept = 0
         """Tokens in `_rendered`."""
+        self._short: dict[str, tuple[int, ...]] = {}
+        """Ids of short texts: what a template writes between messages, and usual observations."""
         self._bytes = TokenBytes(self._tokenizer, config.vocab_size)
         spellings = sorted(map(re.escape, self._control), key=len, reverse=True)
         self._control_pattern = re.compile(f"({'|'.join(spellings)})") if spellings else None
@@ -102,7 +106,14 @@ class ChatRenderer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text; spellings of control tokens in it stay text."""
-        return list(self._plain.encode(text, add_special_tokens=False).ids)
+        if len(text) > SHORT:
+            return list(self._plain.encode(text, add_special_tokens=False).ids)
+        known = self._short.get(text)
+        if known is None:
+            if len(self._short) >= KEPT_TEXTS:
+                self._short.clear()
+            known = self._short[text] = tuple(self._plain.encode(text, add_special_tokens=False).ids)
+        return list(known)
 
     def encode_trusted(self, text: str) -> list[int]:
         """Token ids of a text that is a rendered prompt: spellings of control tokens become control tokens."""
