@@ -25,7 +25,7 @@ from tiltyard_proto.outcomes import Outcome
 from tiltyard_proto.validity import problem as invalid
 
 from . import effects, probes, prompts
-from .grading import Grader
+from .grading import Grader, NoSandbox
 from .report import GATE, Problem, Report
 
 NOT_HERE = frozenset(
@@ -71,12 +71,16 @@ class Checker:
         try:
             check_options(self.grader.world.kinds, table.kind, table.options)
             stage = "draw"
-            tasks = {split: self._drawn(split) for split in self.domain.definition.splits}
-        except ValueError as error:
-            self._add(stage, str(error))
-        if not self.problems:
-            self._look(tasks)
-            await self._judge([task for each in tasks.values() for task in each])
+            for split in self.domain.definition.splits:
+                tasks[split] = self._drawn(split)
+            if not self.problems:
+                stage = "judge"
+                self._look(tasks)
+                await self._judge([task for each in tasks.values() for task in each])
+        except NoSandbox:
+            self._add(GATE, "something must run, and there is no sandbox")
+        except Exception as error:  # generators and kinds may come from other packages and fail in any way
+            self._add(stage, str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}")
         kind = self.grader.world.kinds.get(table.kind)
         return Report(
             domain=self.domain.name,

@@ -19,6 +19,7 @@ import msgspec
 from tiltyard.domains.interfaces import BadFormat, parse_action
 from tiltyard.kit.blobs import BlobStore
 from tiltyard.sandbox.backends import open_backend
+from tiltyard.sandbox.handler import BadMessage
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.settings import SandboxSettings
 from tiltyard.sandbox.work import Worker
@@ -73,7 +74,11 @@ class Grader:
             rollout = flow.finish(rollout, outcome)
         found = await self._handled(rollout)
         if isinstance(found, Job):
-            found = await self._handled(await self._run(found))
+            try:
+                graded = await self._sandbox().job(found)
+            except BadMessage as error:
+                return flow.ungraded(rollout, Outcome.TASK_BROKEN, str(error))
+            found = await self._handled(graded)
         assert isinstance(found, Verdict)
         return found
 
@@ -88,7 +93,10 @@ class Grader:
             rollout = flow.add_turn(rollout, msgspec.structs.replace(said(text), command=command))
             if command is None:
                 continue
-            hop = await self._sandbox().turn(rollout)
+            try:
+                hop = await self._sandbox().turn(rollout)
+            except BadMessage as error:  # a set-up that fails, a profile that nobody has
+                return flow.ungraded(rollout, Outcome.TASK_BROKEN, str(error))
             if isinstance(hop.message, Verdict):
                 return hop.message
             assert isinstance(hop.message, Rollout)
@@ -105,9 +113,6 @@ class Grader:
         ((_, found),) = sent
         assert isinstance(found, Verdict | Job)
         return found
-
-    async def _run(self, job: Job) -> Graded:
-        return await self._sandbox().job(job)
 
     def _sandbox(self) -> Worker:
         if self.worker is None:

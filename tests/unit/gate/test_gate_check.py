@@ -130,6 +130,12 @@ def wandering(request: Request) -> Iterator[Draft]:
         )
 
 
+def failing(request: Request) -> Iterator[Draft]:
+    """A generator that fails in its own way."""
+    yield drawn(1)
+    raise ZeroDivisionError("in the generator")
+
+
 def deaf(request: Request) -> Iterator[Draft]:
     """A generator that ignores its seed."""
     for n in range(100):
@@ -150,6 +156,21 @@ async def test_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generator:
     )
     report = await check(domain(tmp_path, text))
     assert [(one.check, says in one.detail) for one in report.problems] == [("repeat", True)], report.problems
+
+
+async def test_a_generator_that_fails_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a generator raises is said of its domain, and ends nothing else."""
+    monkeypatch.setattr("json.made", failing, raising=False)
+    text = GOOD.replace('held_out = ["t0"]', 'splits = ["train"]')
+    text = text.replace('data = "tasks.jsonl"', 'generator = "json:made"')
+    report = await check(domain(tmp_path, text))
+    assert [(one.check, one.detail) for one in report.problems] == [("draw", "ZeroDivisionError: in the generator")]
+
+
+async def test_what_must_run_needs_a_sandbox(tmp_path: Path) -> None:
+    """A domain whose verdicts need a sandbox can't be checked without one, which says nothing against it."""
+    one = domain(tmp_path, GOOD.replace("[verifier]", 'interface = "shell"\n[verifier]'))
+    assert [problem.check for problem in (await check(one)).problems] == ["gate"]
 
 
 class Faulty(Rule[Data, Options]):
