@@ -115,7 +115,8 @@ def test_the_configured_run_s_tasks_are_those_that_up_publishes() -> None:
 
 def test_a_task_may_name_any_profile_of_the_sandbox(tmp_path: Path) -> None:
     """Shipped profiles, those of the sandbox's settings, and no others."""
-    (tmp_path / "mine.toml").write_text('name = "mine"\ndescription = "mine"\n[image]\npackages = ["python3-minimal"]\n')
+    profile = 'name = "mine"\ndescription = "mine"\n[image]\npackages = ["python3-minimal"]\n'
+    (tmp_path / "mine.toml").write_text(profile)
     file = tmp_path / "tasks.jsonl"
     file.write_bytes(b"\n".join(line(environment={"profile": name}) for name in ("shell", "mine")))
     chosen = parser().parse_args(["publish", str(file), "--set", f'sandbox.profiles="{tmp_path}"'])
