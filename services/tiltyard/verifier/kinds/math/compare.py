@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from . import regions
 from .grammar import Expr, letters
-from .numeric import same_constant
+from .numeric import exact, same_constant
 from .points import minus, proportional, same_expression
-from .reading import Assigned, Items, Region, Relation, Scalar, Value, pieces_of
+from .reading import Assigned, Based, Items, Region, Relation, Scalar, Value, pieces_of
 from .tokens import Unreadable
 from .units import Unit
 
@@ -32,6 +32,12 @@ class Rules(NamedTuple):
 def same(right: Value, got: Value, rules: Rules) -> bool:
     """Is it? TooLarge, Undefined, Unreadable."""
     match right, got:
+        case Based(), _:
+            return _based(right, got)
+        case Scalar(), Based(digits, _):
+            return digits.isdigit() and exact(right.expr) == int(digits)
+        case Items("ratio", _), _:
+            return isinstance(got, Items) and got.kind == "ratio" and _in_order(right.items, got.items, rules)
         case Items(), _:
             return _items(right, got, rules)
         case Region(), _:
@@ -48,9 +54,18 @@ def same(right: Value, got: Value, rules: Rules) -> bool:
             return _scalars(right, got, rules)
         case Scalar(), Assigned():
             return got.name not in letters(right.expr) and same(right, got.value, rules)
+        case Scalar(), Relation("=", ("v", name), value):
+            return name not in letters(right.expr) and same(right, Scalar(value), rules)
         case Scalar(), Items("set", (only,)):
             return same(right, only, rules)
     return False
+
+
+def _based(right: Based, got: Value) -> bool:
+    """The same number in the same base; digits alone are taken to be in it."""
+    if isinstance(got, Based):
+        return right.base == got.base and right.digits.lstrip("0") == got.digits.lstrip("0")
+    return isinstance(got, Scalar) and right.digits.isdigit() and exact(got.expr) == int(right.digits)
 
 
 def _scalars(right: Scalar, got: Scalar, rules: Rules) -> bool:
@@ -88,7 +103,9 @@ def _in_basic_units(scalar: Scalar, rules: Rules) -> Expr:
 
 def _speaks(expr: Expr, mark: str) -> bool:
     """Does the expression hold a percent or a degree sign?"""
-    return (expr[0] == "n" and expr[2] == mark) or any(_speaks(part, mark) for part in expr[1:] if isinstance(part, tuple))
+    return (expr[0] == "n" and expr[2] == mark) or any(
+        _speaks(part, mark) for part in expr[1:] if isinstance(part, tuple)
+    )
 
 
 def _has_pi(expr: Expr) -> bool:
@@ -96,7 +113,9 @@ def _has_pi(expr: Expr) -> bool:
 
 
 def _items(right: Items, got: Value, rules: Rules) -> bool:
-    if isinstance(got, Assigned) and not (right.kind == "tuple" and right.items and isinstance(right.items[0], Assigned)):
+    if isinstance(got, Assigned) and not (
+        right.kind == "tuple" and right.items and isinstance(right.items[0], Assigned)
+    ):
         return _items(right, got.value, rules)
     if right.kind == "tuple":
         if isinstance(got, Region) and len(right.items) == 2:

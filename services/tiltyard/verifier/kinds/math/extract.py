@@ -15,9 +15,11 @@ MAX_ANSWER = 2000
 """Characters of an answer that are read."""
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?=\{)")
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_SENTENCE = re.compile(r"[.!?;:]\s|\n|\b(?:wait|actually|correct\w*|instead|sorry|mis\w+|final\w*|rather|no)\b", re.IGNORECASE)
+_SENTENCE = re.compile(
+    r"[.!?;:]\s|\n|\b(?:wait|actually|correct\w*|instead|sorry|mis\w+|final\w*|rather|no)\b", re.IGNORECASE
+)
 _SAID = re.compile(
-    r"(?:answer|result|total|value|solution|sum|product|probability|area|volume|length|it|that|which|we get|gives|equals?)"
+    r"(?:####\s*(?P<marked>[^\n]+))|(?:answer|result|total|value|solution|sum|product|probability|area|volume|length|it|that|which|we get|gives|equals?)"
     r"(?:\s+(?:is|are|equals|to|be|=)|\s*:|\s*=)+\s*(?P<said>[^\n]+)",
     re.IGNORECASE,
 )
@@ -81,10 +83,31 @@ def places(text: str) -> list[str]:
     tail = text[-MAX_ANSWER:]
     said = list(_SAID.finditer(tail))
     if said:
-        found += [said[-1]["said"], re.split(r"[.!?]\s|[.!?]$", said[-1]["said"])[0]]
+        phrase = said[-1]["said"] or said[-1]["marked"]
+        found += [phrase, re.split(r"[.!?]\s|[.!?]$", phrase)[0]]
     maths = [next(filter(None, match.groups())) for match in _MATH.finditer(tail)]
+    numbers = _last_number(tail)
     lines = [line for line in tail.splitlines() if line.strip()]
-    return list(dict.fromkeys([*found, *maths[-1:], *lines[-1:]]))
+    return list(dict.fromkeys([*found, *maths[-1:], *lines[-1:], *numbers]))
+
+
+_NUMBER = re.compile(
+    r"(?<![\w.^{(/\\])(?:[-\u2212]\s?)?(?:\\?[$€£]\s?)?\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?:\s?/\s?\d+)?(?:\s?\\?%|\s?°)?"
+)
+_UNIT = re.compile(r"\s+(?!in\b|at\b|by\b|on\b|and\b|or\b|to\b|for\b|as\b|is\b|a\b)([A-Za-z]+(?:\^?[23²³]|/[a-z]+)?)")
+_HEDGE = re.compile(r"\b(?:or|either|between|and)\b\W*(?:maybe|perhaps|possibly|even|about)?\W*$", re.IGNORECASE)
+
+
+def _last_number(text: str) -> list[str]:
+    """The last number of a text, with the word behind it and without; none when it's one of several to choose from."""
+    last = None
+    for last in _NUMBER.finditer(text):  # noqa: B007
+        pass
+    if last is None or re.match(r"\s?(?:\^|!|[²³]|\*\*)", text[last.end() :]) or _HEDGE.search(text[: last.start()]):
+        return []
+    number = last[0].rstrip(",")
+    unit = _UNIT.match(text, last.end())
+    return [f"{number} {unit[1]}", number] if unit else [number]
 
 
 _LETTER = r"(?<![\w'])[({\[]?\s*(?P<letter>[A-Z])\s*[)}\]]?(?![\w'])"

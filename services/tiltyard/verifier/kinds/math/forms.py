@@ -62,7 +62,9 @@ def is_literal(expr: Expr) -> bool:
             return is_literal(expr[1][1])
         return _signed_number(expr[1]) and _signed_number(expr[2])
     if head == "+":  # mixed
-        return expr[1][0] == "n" and expr[1][2] == "plain" and expr[2][0] == "/" and is_literal(expr[2]) and _mixed(expr)
+        return (
+            expr[1][0] == "n" and expr[1][2] == "plain" and expr[2][0] == "/" and is_literal(expr[2]) and _mixed(expr)
+        )
     return head == "*" and _signed_number(expr[1]) and _power_of_ten(expr[2])
 
 

@@ -61,7 +61,9 @@ class Parser:
         while self.peek() in ("+", "-", "\\pm", "\\mp"):
             sign = self.take().text
             right = self.product()
-            left = ("pm", left, right) if sign in ("\\pm", "\\mp") else ("+", left, right if sign == "+" else neg(right))
+            left = (
+                ("pm", left, right) if sign in ("\\pm", "\\mp") else ("+", left, right if sign == "+" else neg(right))
+            )
         self.depth -= 1
         return left
 
@@ -85,7 +87,12 @@ class Parser:
         right = self.power()
         if word.kind == "number":
             right = self.slashed(right)
-        if (word.text == "\\frac" or word.kind == "number") and left[0] == "n" and is_fraction(right) and left[2] == "plain":
+        if (
+            (word.text == "\\frac" or word.kind == "number")
+            and left[0] == "n"
+            and is_fraction(right)
+            and left[2] == "plain"
+        ):
             return ("+", left, right)
         if word.kind == "number":
             raise Unreadable("a number follows what it can't follow")
@@ -300,7 +307,11 @@ def neg(inner: Expr) -> Expr:
 
 def is_fraction(found: Expr) -> bool:
     """Is it a positive proper fraction of two integers?"""
-    return found[0] == "/" and all(part[0] == "n" and part[2] == "plain" for part in found[1:]) and found[1][1] < found[2][1]
+    return (
+        found[0] == "/"
+        and all(part[0] == "n" and part[2] == "plain" for part in found[1:])
+        and found[1][1] < found[2][1]
+    )
 
 
 def _known(name: str) -> bool:

@@ -12,11 +12,18 @@ _PLAIN = re.compile(
     rf"(?P<sign>[-+]?)(?:(?P<grouped>[0-9]{{1,3}}(?:,[0-9]{{3}})+)|(?P<number>(?:{_INTEGER})?(?:\.{_INTEGER})|{_INTEGER})"
     rf"|(?P<top>{_INTEGER})/(?P<bottom>{_INTEGER})|\\[dt]?frac\{{(?P<top2>{_INTEGER})\}}\{{(?P<bottom2>{_INTEGER})\}})"
 )
+_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+).split()
 
 
 def plain(text: str) -> Fraction | None:
     """The number; None when the text isn't one in this notation."""
-    match = _PLAIN.fullmatch(bare(text))
+    text = bare(text)
+    if text.lower() in _WORDS:
+        return Fraction(_WORDS.index(text.lower()))
+    match = _PLAIN.fullmatch(text)
     if match is None:
         return None
     top, bottom = match["top"] or match["top2"], match["bottom"] or match["bottom2"]

@@ -33,13 +33,18 @@ def points(names: frozenset[str]) -> Iterator[dict[str, Any]]:
 
 def same_expression(left: Expr, right: Expr, tolerance: float = 0.0) -> bool:
     """Are both the same function of their variables? Undefined: too few points to tell. TooLarge."""
-    counted = 0
-    for x, y, _ in _both(left, right):
-        if not agree(x, y) and not (tolerance and abs(x - y) <= tolerance * abs(x)):
+    counted, missing = 0, 0
+    for x, y in _both(left, right):
+        if y is None:
+            missing += 1
+        elif not agree(x, y) and not (tolerance and abs(x - y) <= tolerance * abs(x)):
             return False
-        counted += 1
+        else:
+            counted += 1
         if counted == ENOUGH:
             return True
+    if missing >= ENOUGH:  # the answer has no value where the reference has one
+        return False
     raise Undefined("the expressions have too few values in common")
 
 
@@ -47,7 +52,9 @@ def proportional(left: Expr, right: Expr, *, positive: bool = False) -> bool:
     """Is `right` a constant times `left`, the constant not 0 (and above 0 with `positive`)? Undefined, TooLarge."""
     ratio: Any = None
     counted = 0
-    for x, y, _ in _both(left, right):
+    for x, y in _both(left, right):
+        if y is None:
+            continue
         if x == 0 or y == 0:
             if x != y:
                 return False
@@ -62,13 +69,14 @@ def proportional(left: Expr, right: Expr, *, positive: bool = False) -> bool:
     raise Undefined("the equations have too few values in common")
 
 
-def _both(left: Expr, right: Expr) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """The values of both at the points where both have them, real ones unless i is spoken of."""
+def _both(left: Expr, right: Expr) -> Iterator[tuple[Any, Any]]:
+    """The values of both at the points where the left one has any, real ones unless i is spoken of; None for a
+    value that the right one doesn't have."""
     names, complex_too = letters(left) | letters(right), _speaks_of_i(left) or _speaks_of_i(right)
     large = 0
     for where in points(names):
         try:
-            x, y = evaluate(left, where), evaluate(right, where)
+            x, y = evaluate(left, where), _or_none(right, where)
         except Undefined:
             continue
         except TooLarge:
@@ -76,8 +84,18 @@ def _both(left: Expr, right: Expr) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
             if large > 3:
                 raise
             continue
-        if mp.isfinite(x) and mp.isfinite(y) and (complex_too or (mp.im(x) == 0 and mp.im(y) == 0)):
-            yield x, y, where
+        if mp.isfinite(x) and (complex_too or mp.im(x) == 0):
+            if y is None:
+                yield x, None
+            elif mp.isfinite(y) and (complex_too or mp.im(y) == 0):
+                yield x, y
+
+
+def _or_none(expr: Expr, where: dict[str, Any]) -> Any:
+    try:
+        return evaluate(expr, where)
+    except Undefined:
+        return None
 
 
 def _speaks_of_i(expr: Expr) -> bool:

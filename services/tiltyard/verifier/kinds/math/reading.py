@@ -6,13 +6,14 @@ reference or the task knows whether an interval or a point is meant. Left out: c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from . import units
 from .grammar import Expr, letters, neg, parse
 from .regions import INFINITY, Piece, both, ray, without
-from .tidy import bare
+from .tidy import bare, tidy
 from .tokens import Token, Unreadable, tokens
 
 
@@ -26,8 +27,15 @@ class Scalar(NamedTuple):
 class Items(NamedTuple):
     """Several values; a 'list' is one without brackets."""
 
-    kind: Literal["set", "tuple", "list"]
+    kind: Literal["set", "tuple", "list", "ratio"]
     items: tuple[Value, ...]
+
+
+class Based(NamedTuple):
+    """Digits in a base: 1010_2."""
+
+    digits: str
+    base: int
 
 
 class Region(NamedTuple):
@@ -51,16 +59,20 @@ class Relation(NamedTuple):
     right: Expr
 
 
-Value = Scalar | Items | Region | Assigned | Relation
+Value = Scalar | Items | Based | Region | Assigned | Relation
 _SIGNS = frozenset({"=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\to", "\\equiv"})
 _OPEN = frozenset({"(", "[", "{", "\\{", "\\langle", "\\lfloor", "\\lceil"})
 _CLOSE = frozenset({")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil"})
+_BASED = re.compile(r"\(?([0-9][0-9A-Fa-f]*|[A-Fa-f]+[0-9][0-9A-Fa-f]*)\)?\s*_\s*\{?\s*([0-9]{1,2})\s*\}?")
 _TURNED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
 
 
 def read(text: str, *, scalar: bool = True, eager: bool = False) -> Value:
     """What the text says. `scalar`: one number is expected; `eager`: a unit is. Unreadable."""
-    words = tokens(bare(text), scalar=scalar)
+    text = bare(text)
+    if (based := _BASED.fullmatch(tidy(text))) and 2 <= int(based[2]) <= 36:
+        return Based(based[1].upper(), int(based[2]))
+    words = tokens(text, scalar=scalar)
     while words and words[-1].text in (".", ",", ";"):
         words.pop()
     if not words:
@@ -98,6 +110,9 @@ class _Reader:
             return _list([inner(part) for part in parts if part], "and" in texts)
         if self._around(words, "\\{", "\\}"):
             return self._set(words[1:-1], inner)
+        parts = cut(words, lambda text: text == ":")
+        if len(parts) > 1:
+            return Items("ratio", tuple(inner(part) for part in parts))
         return self._bracketed(words, inner) or self._related(words, inner) or self._scalar(words)
 
     def _around(self, words: list[Token], opened: str, closed: str) -> bool:
@@ -105,7 +120,11 @@ class _Reader:
 
     def _french(self, words: list[Token]) -> Value | None:
         """]1, 2[ and its half-open kin."""
-        if words[0].text not in "][(" or words[-1].text not in "][)" or (words[0].text != "]" and words[-1].text != "["):
+        if (
+            words[0].text not in "][("
+            or words[-1].text not in "][)"
+            or (words[0].text != "]" and words[-1].text != "[")
+        ):
             return None
         ends = cut(words[1:-1], lambda text: text in (",", ";"))
         if len(ends) != 2:
@@ -243,6 +262,9 @@ def _partner(words: Sequence[Token]) -> int:
 
 def _head(words: Sequence[Token]) -> str | None:
     """'x', 'x_1' or 'f(x)' in front of an equals sign; None for anything else."""
+    words = [word for word in words if word.text != "'"]
+    if _derivative(words):
+        return "d/dx"
     shape = "".join("n" if word.kind == "name" and len(word.text) == 1 else word.text for word in words)
     if shape == "n" or (shape.startswith("n_") and len(words) <= 5 and "(" not in shape):
         return "".join(word.text if word.kind != "number" else str(word.value) for word in words).strip()
@@ -251,6 +273,12 @@ def _head(words: Sequence[Token]) -> str | None:
     if len(words) == 1 and words[0].kind == "command" and words[0].text.isascii() and words[0].text[1:].isalpha():
         return words[0].text[1:]
     return None
+
+
+def _derivative(words: Sequence[Token]) -> bool:
+    """dy/dx, written with a fraction or a slash."""
+    letters_only = "".join(word.text for word in words if word.text not in "{}")
+    return re.fullmatch(r"d[a-z]/d[a-z]|\\fracd[a-z]?d[a-z]", letters_only) is not None
 
 
 def _ordered(signs: list[str], parts: list[Expr]) -> Value:
@@ -329,4 +357,4 @@ def _signed(expr: Expr) -> tuple[Expr, Expr]:
     return chosen(expr, True), chosen(expr, False)
 
 
-__all__ = ["Assigned", "Items", "Region", "Relation", "Scalar", "Value", "cut", "pieces_of", "read"]
+__all__ = ["Assigned", "Based", "Items", "Region", "Relation", "Scalar", "Value", "cut", "pieces_of", "read"]

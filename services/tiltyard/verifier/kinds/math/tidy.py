@@ -26,20 +26,21 @@ _RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]+")
 _LOWERED_RUN = re.compile(f"[{''.join(_LOWERED)}]+")
 _OPENED = re.compile(
     r"\\(?:text|textrm|textbf|textit|textnormal|mathrm|mathbf|mathit|mathsf|mbox|hbox|bm|boldsymbol|operatorname|pmb)"
-    r"\s*\*?\s*\{([^{}]*)\}"
+    r"\s*\*?\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
 )
 _LAYOUT = re.compile(
     r"\\(?:left|right|bigl|bigr|Bigl|Bigr|big|Big|bigg|Bigg|biggl|biggr|displaystyle|textstyle|limits|nolimits)(?![a-zA-Z])"
 )
-_SPACES = re.compile(r"\\[,;:!> ]|\\q?quad(?![a-zA-Z])|~|\\(?:thinspace|enspace|hspace\{[^{}]*\}|hfill|phantom\{[^{}]*\})")
+_SPACES = re.compile(
+    r"(?<!\\)\\[,;:!> ]|\\q?quad(?![a-zA-Z])|~|\\(?:thinspace|enspace|hspace\{[^{}]*\}|hfill|phantom\{[^{}]*\})"
+)
 _DIGIT_GAP = re.compile(r"(?<=\d)(?:\\[,!;: ]|\{,\}|\\ )(?=\d{3}(?!\d))")
 _RENAMED = {"dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "leq": "le", "geq": "ge", "leqslant": "le",
             "geqslant": "ge", "neq": "ne", "lt": "<", "gt": ">", "land": " and ", "wedge": " and ", "lor": " or ",
             "vee": " or ", "varnothing": "emptyset", "dbinom": "binom", "tbinom": "binom", "ast": "*", "div": "/",
             "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]", "vert": "|", "lvert": "|", "rvert": "|",
             "degree": "^\\circ ", "textdegree": "^\\circ ", "euro": " EUR ", "pounds": " GBP ", "colon": ":",
-            "percent": "%", "setminus": "setminus", "ldots": "dots", "cdots": "dots", "operatorname": "",
-            "arccos": "acos", "arcsin": "asin", "arctan": "atan", "mid": "mid"}  # fmt: skip
+            "percent": "%", "ldots": "dots", "cdots": "dots", "operatorname": ""}  # fmt: skip
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")
 
 

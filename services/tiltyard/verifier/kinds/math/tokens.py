@@ -42,7 +42,9 @@ _DECIMAL_COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),(?:\d{1,2}|\d{4,}
 _COMMAND = re.compile(r"\\(?:mathbb\s*\{([A-Z])\}|(begin|end)\s*\{([a-z]+\*?)\}|([a-zA-Z]+)|(.))", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z\u03b1-\u03c9]+")
 _SIGNS = ("<=", ">=", "!=", "**", "==", "->")
-_WORDS = frozenset({"or", "and", "where", "with", "for", "all", "real", "numbers", "no", "solution", "solutions", "none"})
+_WORDS = frozenset(
+    {"or", "and", "where", "with", "for", "all", "real", "numbers", "no", "solution", "solutions", "none"}
+)
 
 
 def tokens(text: str, *, scalar: bool = True) -> list[Token]:
