@@ -45,7 +45,7 @@ def marked(text: str) -> str | None:
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
     """Begin, end and content of every box; an open one has end -1."""
-    found = []
+    found: list[tuple[int, int, str]] = []
     for box in _BOX.finditer(text):
         end = closing(text, box.end())
         if not found or found[-1][1] < box.start():  # not inside another
