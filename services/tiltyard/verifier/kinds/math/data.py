@@ -20,7 +20,7 @@ Type = Literal[
     "choice",
     "text",
 ]
-Form = Literal["", "lowest", "expanded", "factored", "solved"]
+Form = Literal["", "lowest", "expanded", "factored", "solved", "simplified", "percent"]
 
 
 class Data(Part, frozen=True):
@@ -46,7 +46,7 @@ class Options(Part, frozen=True):
     """A number must be written out: where the reference is a plain number, something to be computed is no answer."""
     form: Form = ""
     """A form that the question demands: a fraction in lowest terms, an expanded or a factored expression, an equation
-    solved for a variable ('y = ...')."""
+    solved for a variable ('y = ...'), a number without square factors under roots or degree signs, a percent sign."""
     boxed: bool = False
     """Only what stands in \\boxed{} counts; without it other places of an answer are looked at."""
     choices: str = "ABCDEFGHIJ"

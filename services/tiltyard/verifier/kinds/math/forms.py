@@ -36,7 +36,7 @@ def _scalar(right: Value, expr: Expr, options: Options) -> str:
         return "a fraction is asked for, not a decimal number"
     if options.type == "decimal" and _is_quotient(expr):
         return "a decimal number is asked for, not a fraction"
-    return {"lowest": _lowest, "expanded": _expanded, "factored": _factored}.get(options.form, _any)(plain, expr)
+    return _FORMS.get(options.form, _any)(plain, expr)
 
 
 def _is_number(expr: Expr) -> bool:
@@ -138,3 +138,32 @@ def _factors(expr: Expr) -> int:
     if expr[0] == "^" and expr[2][0] == "n" and expr[2][1].denominator == 1 and 0 < expr[2][1] < 100:
         return _factors(expr[1]) * int(expr[2][1])
     return 1
+
+
+def _simplified(right: Value, expr: Expr) -> str:
+    """No more terms than the reference, nothing under a root that could stand before it, no degrees turned into radians."""
+    if isinstance(right, Scalar) and _terms(expr) > _terms(right.expr):
+        return "the terms can be joined"
+    if isinstance(right, Scalar) and "degree" in _notations(expr) - _notations(right.expr):
+        return "degrees aren't asked for"
+    return "a root can be simplified" if _reducible(expr) else ""
+
+
+def _terms(expr: Expr) -> int:
+    return (expr[0] == "+") + sum(_terms(part) for part in expr[1:] if isinstance(part, tuple))
+
+
+def _reducible(expr: Expr) -> bool:
+    if expr[:2] == ("f", "sqrt"):
+        inside = expr[2]
+        if inside[0] != "n" or inside[1].denominator != 1 or inside[1] > 1_000_000:
+            return True
+        return any(inside[1] % (root * root) == 0 for root in range(2, math.isqrt(int(inside[1])) + 1))
+    return any(_reducible(part) for part in expr[1:] if isinstance(part, tuple))
+
+
+def _percent(right: Value, expr: Expr) -> str:
+    return "" if "percent" in _notations(expr) else "a percent sign is asked for"
+
+
+_FORMS = {"lowest": _lowest, "expanded": _expanded, "factored": _factored, "simplified": _simplified, "percent": _percent}

@@ -50,7 +50,7 @@ def _written_out(submission: str, entry: dict[str, Any]) -> str:
     metadata = entry.get("metadata", {})
     if re.search(r"\b(?:bare|target)\b", submission) and "target" in metadata:
         return str(metadata["target"])
-    if re.search(r"\b(?:oracle|reference|own answer|right answer)\b", submission):
+    if re.match(r"(?:the )?(?:oracle|reference|data set's own answer|right answer)\b", submission):
         ending = "\n" if re.search(r"newline|line break", submission) else ""
         return f"{entry['answer']}{ending}"
     return submission

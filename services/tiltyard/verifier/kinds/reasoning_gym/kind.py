@@ -61,7 +61,7 @@ class ReasoningGym(Kind[Data, Options]):
             raise BrokenTask("the sandbox's reasoning-gym draws another question: build its image again")
         if not said:
             ending = graded.execution.outcome
-            if ending is Outcome.FINISHED and graded.execution.exit_code:
+            if ending is Outcome.NONZERO_EXIT:
                 raise BrokenTask("the scorer could not be run: is reasoning-gym in the task's profile?")
             return verdict(self, graded.rollout, 0.0, reasons=(f"scoring ended with {ending.value}",), graded=graded)
         score = float(said)
