@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,8 +33,6 @@ def judged(answer: str, text: str, **options: Any) -> Verdict:
 
 def said(answer: str, text: str, **options: Any) -> str:
     """What a check says, made in this process."""
-    import msgspec
-
     request = {"answer": answer, "options": msgspec.to_builtins(Options(**options)), "found": [text]}
     return str(rules.check(request)["verdict"])
 
@@ -95,7 +94,9 @@ def test_another_answer_is_wrong_however_near_it_looks(answer: str, text: str, o
     assert said(answer, text, **options) == "reject"
 
 
-@pytest.mark.parametrize("answer", ["see figure", "?", r"\frac{1}{", "[", "None", r"\frac{1}{0}", "9^{9^{9^9}}", "unknown", " "])
+@pytest.mark.parametrize(
+    "answer", ["see figure", "?", r"\frac{1}{", "[", "None", r"\frac{1}{0}", "9^{9^{9^9}}", "unknown", " "]
+)
 def test_a_reference_that_cannot_be_read_is_never_paid(answer: str) -> None:
     """The task is broken, whatever the answer is, even when there is none."""
     for text in (r"\boxed{7}", "", rf"\boxed{{{answer}}}"):
@@ -140,6 +141,7 @@ def test_only_a_box_counts_where_a_box_is_asked_for() -> None:
 
 
 @given(st.fractions(max_denominator=500), st.integers(1, 9))
+@settings(max_examples=30)
 def test_a_fraction_has_one_value_however_it_is_extended(value: Fraction, factor: int) -> None:
     """p/q and kp/kq agree, and p/q and (p+1)/q don't."""
     right = f"{value.numerator}/{value.denominator}"
@@ -148,7 +150,7 @@ def test_a_fraction_has_one_value_however_it_is_extended(value: Fraction, factor
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=40)
 def test_any_text_gets_the_same_verdict_twice(text: str) -> None:
     """A check never raises on an answer, and says the same again."""
     assert said("x+1", text) == said("x+1", text)

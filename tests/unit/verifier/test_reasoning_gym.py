@@ -11,6 +11,7 @@ from tiltyard.domains.generators.reasoning import data_of, drawn
 from tiltyard.verifier.kinds.base import BrokenTask
 from tiltyard.verifier.kinds.reasoning_gym.shapes import EVALUATED, misshapen
 from tiltyard_proto.messages import Environment, Execution, Graded, Job, Task, Verdict, Verification
+from tiltyard_proto.outcomes import Outcome
 
 KIND = KINDS["reasoning_gym"]
 
@@ -57,11 +58,21 @@ def test_a_score_without_the_key_is_none() -> None:
     one = task("simple_integration")
     planned = KIND.plan(one, rollout_of(one, "<answer>x + C</answer>"))
     assert isinstance(planned, Job)
-    forged = Graded(rollout=planned.rollout, execution=Execution(outcome="finished", stdout=b"1.0\nkey 1.0\n"), files={})
+    forged = Graded(
+        rollout=planned.rollout, execution=Execution(outcome=Outcome.FINISHED, stdout=b"1.0\nkey 1.0\n"), files={}
+    )
     assert KIND.judge(one, forged).score == 0.0
 
 
-HOSTILE = ("__import__('os').system('touch MARK')", "exit()", "9**9**9**9", "().__class__", "x" * 10_001, "(lambda: 1)()", "open('x')")
+HOSTILE = (
+    "__import__('os').system('touch MARK')",
+    "exit()",
+    "9**9**9**9",
+    "().__class__",
+    "x" * 10_001,
+    "(lambda: 1)()",
+    "open('x')",
+)
 
 
 @pytest.mark.parametrize("dataset", sorted(EVALUATED))
@@ -74,5 +85,12 @@ def test_what_a_scorer_would_execute_never_reaches_it(dataset: str) -> None:
 def test_arithmetic_with_given_numbers_is_checked_exactly() -> None:
     """All numbers once and the exact target: no truncation, no other numbers, no target alone."""
     one = task("puzzle24", numbers=[1, 2, 3, 4], target=24, answer="1*2*3*4")
-    for text, right in (("4*3*2*1", True), ("(1+3)*(2+4)", True), ("6*4*1*1", False), ("24", False), ("1*2*3*4.0", False), ("1*2*3/4*16", False)):
+    for text, right in (
+        ("4*3*2*1", True),
+        ("(1+3)*(2+4)", True),
+        ("6*4*1*1", False),
+        ("24", False),
+        ("1*2*3*4.0", False),
+        ("1*2*3/4*16", False),
+    ):
         assert judged(one, text).passed is right, text

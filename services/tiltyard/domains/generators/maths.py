@@ -1,8 +1,8 @@
 """What the generators of mathematical problems share: a problem, and drafts made of the templates of one domain.
 
-A template is a function of a random generator and a level from 1 to 3. The templates of a domain are named a, b, c, d in
-order. Invariant: an answer is computed beside its question, by exact arithmetic, and is an answer as the verifier kind
-`math` reads references.
+A template is a function of a random generator and a level from 1 to 3; those of a domain are named a, b, c, d in order.
+Invariant: an answer is computed beside its question, by exact arithmetic, and is one that the verifier kind `math` can
+read as a reference.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def drafts(request: Request, domains: Mapping[str, Sequence[Template]]) -> Itera
     while wanted:
         rng.shuffle(wanted)
         for name, template in wanted:
-            yield _draft(name, template(rng, level), level)
+            problem = template(rng, level)
+            if f"${problem.answer}$" not in problem.question:  # by chance the answer may be a part of the question
+                yield _draft(name, problem, level)
 
 
 def _draft(template: str, problem: Problem, level: int) -> Draft:

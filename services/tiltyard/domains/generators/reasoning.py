@@ -1,8 +1,8 @@
 """Items of reasoning-gym's data sets at levels of their curricula.
 
-Options: `dataset`, `level`, and `split_by` ("question", or "seed" where drawing is slow and repeats are rare). A quarter
-of all items is held out: those whose question (or seed) falls into the first of four buckets. Data sets that are left
-out, and why, stand in `LEFT_OUT`. Source: reasoning-gym 0.1.25.
+Options: `dataset`, `level`, and `split_by` ("question", or "seed" where drawing is slow and repeats are rare). A
+quarter of all items is held out: those whose question (or seed) falls into the first of four buckets. Data sets that
+are left out, and why, stand in `LEFT_OUT`. Source: reasoning-gym 0.1.25.
 """
 
 from __future__ import annotations

@@ -18,12 +18,18 @@ _TYPES = (
     (r"\byes or no\b|\btrue or false\b|\bname\b|\bday of\b|\btext answer\b", "text"),
     (r"\bas a fraction\b(?! of)", "fraction"),
 )
-_FORMS = ((r"lowest terms|simplest form|reduced|simplified fraction", "lowest"), (r"\bfactor(?:ed|ise|ize|ised|ized)\b", "factored"),
-          (r"\bexpand", "expanded"), (r"slope-intercept|solved for", "solved"))  # fmt: skip
+_FORMS = (
+    (r"lowest terms|simplest form|reduced|simplified fraction", "lowest"),
+    (r"\bfactor(?:ed|ise|ize|ised|ized)\b", "factored"),
+    (r"\bexpand", "expanded"),
+    (r"slope-intercept|solved for", "solved"),
+)
 _UNITS = (
-    (r"\bdollars?\b", "dollar"), (r"\beuros?\b", "euro"), (r"\bdegrees\b", "degree"),
+    (r"\bdollars?\b", "dollar"),
+    (r"\beuros?\b", "euro"),
+    (r"\bdegrees\b", "degree"),
     (r"\bin (cm|mm|m|km|kg|g|mg|s|seconds|minutes|hours|metres|meters|litres|liters|km/h|inches|feet)\b", r"\1"),
-)  # fmt: skip
+)
 
 
 def trials(case: Case) -> Sequence[Trial] | Ruling | None:

@@ -27,7 +27,7 @@ class Data(Part, frozen=True):
     """`verification.data`."""
 
     answer: str
-    """The right answer, in LaTeX without dollar signs or as plain text: '\\frac{1}{2}', '[0, 1)', '10\\text{ cm}', 'B'."""
+    """The right answer, in LaTeX without dollar signs or plain text: '\\frac{1}{2}', '[0, 1)', '10\\text{ cm}', 'B'."""
 
 
 class Options(Part, frozen=True):

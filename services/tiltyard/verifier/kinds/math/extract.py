@@ -14,12 +14,13 @@ from .tidy import bare, closing
 MAX_ANSWER = 2000
 """Characters of an answer that are read."""
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?=\{)")
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_OPEN_TAG, _CLOSED_TAG = re.compile("<answer>", re.IGNORECASE), re.compile("</answer>", re.IGNORECASE)
 _SENTENCE = re.compile(
     r"[.!?;:]\s|\n|\b(?:wait|actually|correct\w*|instead|sorry|mis\w+|final\w*|rather|no)\b", re.IGNORECASE
 )
 _SAID = re.compile(
-    r"(?:####\s*(?P<marked>[^\n]+))|(?:answer|result|total|value|solution|sum|product|probability|area|volume|length|it|that|which|we get|gives|equals?)"
+    r"(?:####\s*(?P<marked>[^\n]+))|(?:answer|result|total|value|solution|sum|product|probability|area|volume|length"
+    r"|it|that|which|we get|gives|equals?)"
     r"(?:\s+(?:is|are|equals|to|be|=)|\s*:|\s*=)+\s*(?P<said>[^\n]+)",
     re.IGNORECASE,
 )
@@ -35,33 +36,39 @@ def marked(text: str) -> str | None:
     boxes = _boxes(text)
     if boxes:
         return _last(text, boxes)
-    tags = [found[1].strip() for found in _TAG.finditer(text)]
-    if tags:
-        if not tags[-1]:
-            raise NoAnswer("the answer tag is empty")
-        return _short(tags[-1])
-    return None
+    tag = tagged(text)
+    if tag == "":
+        raise NoAnswer("the answer tag is empty")
+    return None if tag is None else _short(tag)
+
+
+def tagged(text: str) -> str | None:
+    """What the last closed `<answer>` tag holds; None when there is none."""
+    ends = list(_CLOSED_TAG.finditer(text))
+    begins = list(_OPEN_TAG.finditer(text, 0, ends[-1].start())) if ends else []
+    return text[begins[-1].end() : ends[-1].start()].strip() if begins else None
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
     """Begin, end and content of every box; an open one has end -1."""
     found: list[tuple[int, int, str]] = []
     for box in _BOX.finditer(text):
+        if found and box.start() < found[-1][1]:  # inside another
+            continue
         end = closing(text, box.end())
-        if not found or found[-1][1] < box.start():  # not inside another
-            found.append((box.start(), end, text[box.end() + 1 : end].strip() if end >= 0 else ""))
-            if end < 0:
-                break
+        found.append((box.start(), end, text[box.end() + 1 : end].strip() if end >= 0 else ""))
+        if end < 0:
+            break
     return found
 
 
 def _last(text: str, boxes: list[tuple[int, int, str]]) -> str:
     if boxes[-1][1] < 0:
         raise NoAnswer("the last box is never closed: the answer was cut off")
-    full = [box for box in boxes if bare(box[2])]
+    full = [box for box in boxes if len(box[2]) > MAX_ANSWER or bare(box[2])]
     if not full:
         raise NoAnswer("the box is empty")
-    if len(full) > 1 and bare(full[-1][2]) != bare(full[-2][2]):
+    if len(full) > 1 and _short(full[-1][2]) != full[-2][2]:
         between = text[full[-2][1] + 1 : full[-1][0]]
         if not _SENTENCE.search(between):
             raise NoAnswer("several different answers are offered side by side")
@@ -137,9 +144,10 @@ _ALSO = re.compile(rf"^\W*(?:(?i:or|and|maybe|perhaps|possibly)\W+)*{_LETTER}")
 def _only(rest: str, letters: str, letter: str) -> None:
     """Raise when another letter stands right beside the one that was found."""
     beside = _ALSO.match(rest)
-    if beside and beside["letter"] in letters and beside["letter"] != letter:
-        if not re.match(r"^\W*[.!?\n]", rest) or re.search(r"(?i)\b(?:or|and)\b", rest[: beside.end()]):
-            raise NoAnswer("several choices are offered")
+    if beside is None or beside["letter"] not in letters or beside["letter"] == letter:
+        return
+    if not re.match(r"^\W*[.!?\n]", rest) or re.search(r"(?i)\b(?:or|and)\b", rest[: beside.end()]):
+        raise NoAnswer("several choices are offered")
 
 
 def _known(letter: str, letters: str) -> str:

@@ -16,8 +16,10 @@ def wrong(right: Value, got: Value, options: Options) -> str:
     """What is wrong with the answer's form; empty when nothing is."""
     if isinstance(got, Items):
         rights = right.items if isinstance(right, Items) else (right,)
-        found = [wrong(rights[min(place, len(rights) - 1)] if rights else right, item, options)
-                 for place, item in enumerate(got.items)]  # fmt: skip
+        found = [
+            wrong(rights[min(place, len(rights) - 1)] if rights else right, item, options)
+            for place, item in enumerate(got.items)
+        ]
         return next(filter(None, found), "")
     if options.form == "solved":
         solved = isinstance(got, Assigned) or (isinstance(got, Relation) and got.left[0] == "v")
@@ -77,7 +79,7 @@ def _signed_number(expr: Expr) -> bool:
 
 
 def _power_of_ten(expr: Expr) -> bool:
-    return expr[0] == "^" and expr[1][:2] == ("n", 10) and _signed_number(expr[2])
+    return bool(expr[0] == "^" and expr[1][:2] == ("n", 10) and _signed_number(expr[2]))
 
 
 def _notations(expr: Expr) -> set[str]:
@@ -141,7 +143,7 @@ def _factors(expr: Expr) -> int:
 
 
 def _simplified(right: Value, expr: Expr) -> str:
-    """No more terms than the reference, nothing under a root that could stand before it, no degrees turned into radians."""
+    """No more terms than the reference, nothing under a root that could stand before it, no degrees as radians."""
     if isinstance(right, Scalar) and _terms(expr) > _terms(right.expr):
         return "the terms can be joined"
     if isinstance(right, Scalar) and "degree" in _notations(expr) - _notations(right.expr):
@@ -150,7 +152,7 @@ def _simplified(right: Value, expr: Expr) -> str:
 
 
 def _terms(expr: Expr) -> int:
-    return (expr[0] == "+") + sum(_terms(part) for part in expr[1:] if isinstance(part, tuple))
+    return int(expr[0] == "+") + sum(_terms(part) for part in expr[1:] if isinstance(part, tuple))
 
 
 def _reducible(expr: Expr) -> bool:
@@ -166,4 +168,10 @@ def _percent(right: Value, expr: Expr) -> str:
     return "" if "percent" in _notations(expr) else "a percent sign is asked for"
 
 
-_FORMS = {"lowest": _lowest, "expanded": _expanded, "factored": _factored, "simplified": _simplified, "percent": _percent}
+_FORMS = {
+    "lowest": _lowest,
+    "expanded": _expanded,
+    "factored": _factored,
+    "simplified": _simplified,
+    "percent": _percent,
+}

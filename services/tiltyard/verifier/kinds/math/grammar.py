@@ -15,16 +15,85 @@ from .tokens import Token, Unreadable
 Expr = tuple[Any, ...]
 MAX_DEPTH = 60
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc asin acos atan sinh cosh tanh arcsin arccos arctan ln log lg exp sqrt cbrt abs floor ceil "
-    "min max gcd lcm".split()
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "ln",
+        "log",
+        "lg",
+        "exp",
+        "sqrt",
+        "cbrt",
+        "abs",
+        "floor",
+        "ceil",
+        "min",
+        "max",
+        "gcd",
+        "lcm",
+    ]
 )
 _SAME = {"arcsin": "asin", "arccos": "acos", "arctan": "atan"}
 _CONSTANTS = {"pi": "pi", "infty": "oo", "infinity": "oo", "inf": "oo"}
-_GREEK = frozenset("alpha beta gamma delta epsilon varepsilon theta lambda mu nu rho sigma tau phi varphi omega xi eta "
-                   "zeta kappa chi psi Gamma Delta Theta Lambda Sigma Phi Omega Psi ell".split())  # fmt: skip
+_GREEK = frozenset(
+    [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "varepsilon",
+        "theta",
+        "lambda",
+        "mu",
+        "nu",
+        "rho",
+        "sigma",
+        "tau",
+        "phi",
+        "varphi",
+        "omega",
+        "xi",
+        "eta",
+        "zeta",
+        "kappa",
+        "chi",
+        "psi",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Sigma",
+        "Phi",
+        "Omega",
+        "Psi",
+        "ell",
+    ]
+)
 _TIMES = ("*", "\\cdot", "\\times")
-_CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "|": "|", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil",
-            "\\langle": "\\rangle"}  # fmt: skip
+_CLOSERS = {
+    "(": ")",
+    "[": "]",
+    "{": "}",
+    "\\{": "\\}",
+    "|": "|",
+    "\\lfloor": "\\rfloor",
+    "\\lceil": "\\rceil",
+    "\\langle": "\\rangle",
+}
 
 
 class Parser:

@@ -193,13 +193,34 @@ def _whole(function: Callable[[int, int], int]) -> Callable[..., Any]:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc, "asin": mp.asin,
-    "acos": mp.acos, "atan": mp.atan, "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "ln": _log, "log": _log,
-    "lg": lambda value: _log(value, mp.mpf(10)), "exp": mp.exp, "sqrt": mp.sqrt, "abs": abs, "floor": mp.floor,
-    "cbrt": lambda value: _root(value, mp.mpf(3)), "root": _root, "ceil": mp.ceil,
-    "binom": lambda top, bottom: _binomial(top, bottom), "min": lambda *args: min(args), "max": lambda *args: max(args),
-    "gcd": _whole(math.gcd), "lcm": _whole(math.lcm),
-}  # fmt: skip
+    "sin": mp.sin,
+    "cos": mp.cos,
+    "tan": mp.tan,
+    "cot": mp.cot,
+    "sec": mp.sec,
+    "csc": mp.csc,
+    "asin": mp.asin,
+    "acos": mp.acos,
+    "atan": mp.atan,
+    "sinh": mp.sinh,
+    "cosh": mp.cosh,
+    "tanh": mp.tanh,
+    "ln": _log,
+    "log": _log,
+    "lg": lambda value: _log(value, mp.mpf(10)),
+    "exp": mp.exp,
+    "sqrt": mp.sqrt,
+    "abs": abs,
+    "floor": mp.floor,
+    "cbrt": lambda value: _root(value, mp.mpf(3)),
+    "root": _root,
+    "ceil": mp.ceil,
+    "binom": lambda top, bottom: _binomial(top, bottom),
+    "min": lambda *args: min(args),
+    "max": lambda *args: max(args),
+    "gcd": _whole(math.gcd),
+    "lcm": _whole(math.lcm),
+}
 
 
 def _binomial(top: Any, bottom: Any) -> Any:

@@ -12,10 +12,29 @@ _PLAIN = re.compile(
     rf"(?P<sign>[-+]?)(?:(?P<grouped>[0-9]{{1,3}}(?:,[0-9]{{3}})+)|(?P<number>(?:{_INTEGER})?(?:\.{_INTEGER})|{_INTEGER})"
     rf"|(?P<top>{_INTEGER})/(?P<bottom>{_INTEGER})|\\[dt]?frac\{{(?P<top2>{_INTEGER})\}}\{{(?P<bottom2>{_INTEGER})\}})"
 )
-_WORDS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
-).split()
+_WORDS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+]
 
 
 def plain(text: str) -> Fraction | None:

@@ -212,7 +212,7 @@ class _Reader:
             if len(head) > 1 or not (isinstance(value, Scalar) and letters(value.expr)):
                 return Assigned(head, value)
         left, right = parse(parts[0]), parse(parts[-1])
-        if len(parts) > 2 or not letters(left):  # a chain, or a computation: what stands last
+        if len(parts) > 2 or not (letters(left) or letters(right)):  # a chain, or a computation: what stands last
             return inner(parts[-1]) if not letters(left) else Assigned("", inner(parts[-1]))
         return Relation("=", left, right)
 

@@ -20,7 +20,6 @@ from .tidy import bare
 from .tokens import Unreadable
 from .units import DEGREE, PERCENT, of_text
 
-
 _NOTHING = frozenset({"none", "null", "nan", "n/a", "na", "tbd", "tba", "unknown", "?"})
 """What stands where a reference is missing."""
 

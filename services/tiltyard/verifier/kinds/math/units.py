@@ -28,13 +28,29 @@ def _table() -> dict[str, Unit]:
     found: dict[str, Unit] = {}
 
     def add(dims: str, **factors: str | int) -> None:
-        powers = tuple(sorted((part.rstrip("-0123456789"), int(part.lstrip("abcdefghijklmnopqrstuvwxyz") or 1))
-                              for part in dims.split()))  # fmt: skip
+        powers = tuple(
+            sorted(
+                (part.rstrip("-0123456789"), int(part.lstrip("abcdefghijklmnopqrstuvwxyz") or 1))
+                for part in dims.split()
+            )
+        )
         for name, factor in factors.items():
             found[name] = Unit(powers, Fraction(factor))
 
-    add("length", m=1, km=1000, cm="0.01", mm="0.001", dm="0.1", nm="1e-9", um="1e-6", inch="0.0254", ft="0.3048",
-        yd="0.9144", mi="1609.344")  # fmt: skip
+    add(
+        "length",
+        m=1,
+        km=1000,
+        cm="0.01",
+        mm="0.001",
+        dm="0.1",
+        nm="1e-9",
+        um="1e-6",
+        inch="0.0254",
+        ft="0.3048",
+        yd="0.9144",
+        mi="1609.344",
+    )
     add("length2", ha=10_000, acre="4046.8564224")
     add("length3", L="0.001", l="0.001", mL="1e-6", ml="1e-6", cL="1e-5", cl="1e-5", dL="1e-4", gal="0.003785411784")
     add("mass", kg=1, g="0.001", mg="1e-6", t=1000, lb="0.45359237", oz="0.028349523125")
@@ -62,16 +78,70 @@ def _table() -> dict[str, Unit]:
 
 
 _SAME = {
-    "in": "inch", "inches": "inch", "foot": "ft", "feet": "ft", "yards": "yd", "yard": "yd", "mile": "mi",
-    "meter": "m", "metre": "m", "kilometer": "km", "kilometre": "km", "centimeter": "cm", "centimetre": "cm",
-    "millimeter": "mm", "millimetre": "mm", "decimeter": "dm", "decimetre": "dm", "liter": "L", "litre": "L",
-    "milliliter": "mL", "millilitre": "mL", "gallon": "gal", "hectare": "ha", "kilogram": "kg", "gram": "g",
-    "milligram": "mg", "tonne": "t", "ton": "t", "pound": "lb", "lbs": "lb", "ounce": "oz", "second": "s", "sec": "s",
-    "minute": "min", "mins": "min", "hour": "h", "hr": "h", "hrs": "h", "day": "d", "yr": "year", "newton": "N", "joule": "J",
-    "watt": "W", "kilowatt": "kW", "pascal": "Pa", "hertz": "Hz", "ampere": "A", "amp": "A", "volt": "V", "kelvin": "K",
-    "usd": "USD", "buck": "dollar", "$": "dollar", "eur": "EUR", "gbp": "GBP", "jpy": "JPY", "centuries": "century",
-    "radian": "rad", "km/h": "kph", "kmh": "kph", "milliseconds": "ms", "μm": "um", "feets": "ft",
-}  # fmt: skip
+    "in": "inch",
+    "inches": "inch",
+    "foot": "ft",
+    "feet": "ft",
+    "yards": "yd",
+    "yard": "yd",
+    "mile": "mi",
+    "meter": "m",
+    "metre": "m",
+    "kilometer": "km",
+    "kilometre": "km",
+    "centimeter": "cm",
+    "centimetre": "cm",
+    "millimeter": "mm",
+    "millimetre": "mm",
+    "decimeter": "dm",
+    "decimetre": "dm",
+    "liter": "L",
+    "litre": "L",
+    "milliliter": "mL",
+    "millilitre": "mL",
+    "gallon": "gal",
+    "hectare": "ha",
+    "kilogram": "kg",
+    "gram": "g",
+    "milligram": "mg",
+    "tonne": "t",
+    "ton": "t",
+    "pound": "lb",
+    "lbs": "lb",
+    "ounce": "oz",
+    "second": "s",
+    "sec": "s",
+    "minute": "min",
+    "mins": "min",
+    "hour": "h",
+    "hr": "h",
+    "hrs": "h",
+    "day": "d",
+    "yr": "year",
+    "newton": "N",
+    "joule": "J",
+    "watt": "W",
+    "kilowatt": "kW",
+    "pascal": "Pa",
+    "hertz": "Hz",
+    "ampere": "A",
+    "amp": "A",
+    "volt": "V",
+    "kelvin": "K",
+    "usd": "USD",
+    "buck": "dollar",
+    "$": "dollar",
+    "eur": "EUR",
+    "gbp": "GBP",
+    "jpy": "JPY",
+    "centuries": "century",
+    "radian": "rad",
+    "km/h": "kph",
+    "kmh": "kph",
+    "milliseconds": "ms",
+    "μm": "um",
+    "feets": "ft",
+}
 UNITS = _table()
 DEGREE = frozenset({"degree", "degrees", "deg", "\\circ", "°"})
 PERCENT = frozenset({"percent", "%", "percentage"})
@@ -97,7 +167,7 @@ def noun(name: str) -> Unit:
 
 
 def of_text(text: str) -> Unit | None:
-    """A unit written alone: 'cm', 'km/h', 'square metres', 'dollars'; None for percent and degrees, which are values."""
+    """A unit written alone: 'cm', 'km/h', 'square metres'; None for percent and degrees, which are values."""
     from .tokens import tokens
 
     words = tokens(text)
@@ -131,7 +201,7 @@ def _may_begin(words: list[Token], start: int, *, eager: bool) -> bool:
         return False
     if word.text == "^":
         return len(words) > start + 1
-    return word.kind == "name" and (len(word.text) > 1 or eager or not word.tight) or word.text in CURRENCIES
+    return (word.kind == "name" and (len(word.text) > 1 or eager or not word.tight)) or word.text in CURRENCIES
 
 
 def read(words: list[Token]) -> Unit | None:

@@ -31,7 +31,9 @@ def trials(case: Case) -> Sequence[Trial] | Ruling | None:
     data = data_of(dataset, -1, seed, *drawn(dataset, -1, seed))
     answer = _written_out(text_of(case.submission), entry)
     text = answer if "<answer>" in answer or not answer else f"<answer>{answer}</answer>"
-    task = task_of(case, "reasoning_gym", data, environment=ENVIRONMENT, reference=f"<answer>{entry['answer']}</answer>")
+    task = task_of(
+        case, "reasoning_gym", data, environment=ENVIRONMENT, reference=f"<answer>{entry['answer']}</answer>"
+    )
     return [Trial(task=task, texts=(text,))]
 
 

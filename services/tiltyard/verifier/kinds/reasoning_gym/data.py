@@ -10,13 +10,13 @@ class Data(Part, frozen=True):
 
     dataset: str
     """Name in reasoning-gym."""
-    level: int = -1
-    """Of its curriculum; see `tiltyard.domains.procedural`."""
     seed: int
     digest: str
     """Of the question, so that another version of reasoning-gym is noticed."""
     answer: str
     """The data set's own answer; empty when it has none."""
+    level: int = -1
+    """Of its curriculum; see `tiltyard.domains.procedural`."""
     exact: bool = False
     """Only that answer is right: nothing needs to run."""
     numbers: tuple[int, ...] = ()

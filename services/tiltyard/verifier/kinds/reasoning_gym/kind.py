@@ -22,7 +22,7 @@ from . import arithmetic
 from .data import Data, Options
 from .shapes import ONLY_EXACT, misshapen, same_text
 
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_BEGIN, _END = re.compile("<answer>", re.IGNORECASE), re.compile("</answer>", re.IGNORECASE)
 SCORER = b"\n\n".join(
     (
         (files("tiltyard.domains") / "procedural.py").read_bytes(),
@@ -93,8 +93,9 @@ class ReasoningGym(Kind[Data, Options]):
 
 def answer_of(text: str) -> str | None:
     """What the last answer tag holds; None when there is none."""
-    found = _TAG.findall(text)
-    return found[-1].strip() if found else None
+    ends = list(_END.finditer(text))
+    begins = list(_BEGIN.finditer(text, 0, ends[-1].start())) if ends else []
+    return text[begins[-1].end() : ends[-1].start()].strip() if begins else None
 
 
 def _job(data: Data, answer: str, rollout: Rollout) -> Job:

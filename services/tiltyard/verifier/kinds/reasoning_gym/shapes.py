@@ -26,8 +26,8 @@ EVALUATED = {
     "intermediate_integration": _INTEGRAL,
     "polynomial_multiplication": _POLYNOMIAL,
     "propositional_logic": r"[A-Z\s()∧∨→↔¬]*",
-    "countdown": r"[-+*/0-9() ]*",
-    "puzzle24": r"[-+*/0-9() ]*",
+    "countdown": r"(?:\*(?!\*)|[-+/0-9() ])*",
+    "puzzle24": r"(?:\*(?!\*)|[-+/0-9() ])*",
 }
 _PATTERNS = {name: re.compile(pattern) for name, pattern in EVALUATED.items()}
 ONLY_EXACT = frozenset({"game_of_life_halting"})
