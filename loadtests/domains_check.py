@@ -1,8 +1,9 @@
 """The registry and its verifiers as a table: `make domains-check`. Writes results/domains-check.json.
 
-Rows are {measure, value, unit, target, holds}: the entry gate over all domains, cases, forgeries on every kind that
-runs code, HumanEval through the real sandbox, verdicts per second, bombs. Status 0 when every row holds.
-`--only gate,cases,forgeries,humaneval,rates,bombs` measures some of them.
+Rows are {measure, value, unit, target, holds}: the entry gate over all domains, cases, math-verify beside the kind
+`math`, forgeries on every kind that runs code, HumanEval through the real sandbox, verdicts per second, bombs.
+Status 0 when every row holds.
+`--only gate,cases,mathematics,forgeries,humaneval,rates,bombs` measures some of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import anyio
 import domains_measures as measures
 import msgspec
+from domains_maths import mathematics
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +27,7 @@ from tiltyard.sandbox.reaper import become_subreaper
 ROOT = Path(__file__).resolve().parents[1]
 MEASURES = {
     "cases": measures.cases,
+    "mathematics": mathematics,
     "forgeries": measures.forgeries,
     "humaneval": measures.humaneval,
     "rates": measures.rates,

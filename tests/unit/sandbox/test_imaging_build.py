@@ -101,4 +101,4 @@ def test_the_command_lists_and_collects(tmp_path: Path, capsys: pytest.CaptureFi
     assert not (store.path / "old-123").exists()
     for mistake in (["gc", "--age", "soon"], ["gc", "--budget", "much"], ["build", "nonesuch"], ["build"]):
         assert main(["sandbox", "images", *mistake, *home]) == 2
-    assert "there are c, geometry, node, python, shell" in capsys.readouterr().err
+    assert "there are c, geometry, node, python, reasoning, shell" in capsys.readouterr().err
