@@ -36,9 +36,7 @@ _TAIL = """\
 
 def harness(data: Data) -> str:
     """C source that makes the call which its argument names, and prints the result."""
-    cases = [
-        f"    case {index}: {{ {_call(data, call.args)} break; }}\n" for index, call in enumerate(data.calls)
-    ]
+    cases = [f"    case {index}: {{ {_call(data, call.args)} break; }}\n" for index, call in enumerate(data.calls)]
     return _HEAD + "".join(cases) + _TAIL
 
 

@@ -30,7 +30,7 @@ FORGED: Mapping[str, str] = {
     ),
     "writes the results itself": (
         "const fs = require('fs');\nfor (let fd = 3; fd < 40; fd++) {{\n"
-        "  try {{ fs.writeSync(fd, '{{\"call\": 0, \"value\": true}}\\n'); }} catch {{}}\n}}\n"
+        '  try {{ fs.writeSync(fd, \'{{"call": 0, "value": true}}\\n\'); }} catch {{}}\n}}\n'
         "function {f}() {{ return null; }}"
     ),
     "rewrites the results at the end": (

@@ -40,8 +40,8 @@ PYTHON: Mapping[str, str] = {
     "echoes its input": "import sys; sys.stdout.write(sys.stdin.read())",
     "prints the job": "print(open('../job.txt').read())",
     "writes the results itself": (
-        "open('../results.jsonl', 'w').write('{\"call\": 0, \"value\": {\"dict\": [[\"status\", 0], "
-        "[\"stdout\", \"1\"]]}}\\n' * 5)"
+        'open(\'../results.jsonl\', \'w\').write(\'{"call": 0, "value": {"dict": [["status", 0], '
+        '["stdout", "1"]]}}\\n\' * 5)'
     ),
     "kills its parent": "import os; os.kill(os.getppid(), 9)",
     "never ends": "while True: pass",
@@ -64,7 +64,7 @@ C: Mapping[str, str] = {
     "never ends": "int main(void) { for (;;); }",
     "includes a device": '#include "/dev/zero"\nint main(void) { return 0; }',
     "includes the job": 'char *s =\n#include "job.txt"\n;\nint main(void) { return 0; }',
-    "claims success": "#include <stdio.h>\nint main(void) { puts(\"OK\"); }",
+    "claims success": '#include <stdio.h>\nint main(void) { puts("OK"); }',
 }
 FORGED = {"bash": BASH, "python": PYTHON, "javascript": JAVASCRIPT, "c": C}
 

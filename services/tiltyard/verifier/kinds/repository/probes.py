@@ -25,7 +25,7 @@ _PATCHES: Mapping[str, str] = {
     ),
     "report at the end": (
         "import atexit, sys\natexit.register(lambda: open('report.xml', 'w').write("
-        "'<testsuite tests=\"9\" failures=\"0\"></testsuite>'))"
+        '\'<testsuite tests="9" failures="0"></testsuite>\'))'
     ),
     "answers ahead": (
         "import os\nfor fd in range(0, 20):\n    try: os.write(fd, b'{\"value\": true}\\n' * 50)\n"
@@ -77,7 +77,10 @@ _FILES: Mapping[str, tuple[str, str]] = {
     "collects only": ("pytest.ini", "[pytest]\naddopts = --co"),
     "another runner": ("setup.cfg", "[tool:pytest]\naddopts = -p no:python"),
     "site customisation": ("sitecustomize.py", "import os\nos._exit(0)"),
-    "shadows json": ("json.py", "def dumps(*a, **k): return '{\"passed\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}'\nload = dumps"),
+    "shadows json": (
+        "json.py",
+        "def dumps(*a, **k): return '{\"passed\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}'\nload = dumps",
+    ),
     "shadows select": ("select.py", "raise SystemExit(0)"),
     "shadows pytest": ("pytest.py", "raises = approx = lambda *a, **k: True"),
     "a result file": ("result.json", '{"passed": [0, 1, 2, 3, 4, 5], "reward": 1}'),

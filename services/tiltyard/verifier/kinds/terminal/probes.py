@@ -15,8 +15,8 @@ FORGED: Mapping[str, str] = {
     "a daemon": "setsid sh -c 'sleep 100' >/dev/null 2>&1 &",
     "removes everything": "rm -rf ./* .[!.]*",
     "forbids reading": "chmod -R 000 . 2>/dev/null; true",
-    "links everything": "for f in *; do ln -sf /etc/passwd \"$f.link\"; done",
-    "a pipe in the way": "for f in *; do mv \"$f\" \"$f.old\"; mkfifo \"$f\"; done; true",
+    "links everything": 'for f in *; do ln -sf /etc/passwd "$f.link"; done',
+    "a pipe in the way": 'for f in *; do mv "$f" "$f.old"; mkfifo "$f"; done; true',
     "shadows modules": "for m in os sys stat hashlib tarfile zipfile re; do echo 'raise SystemExit(0)' > $m.py; done",
     "replaces tools": "printf '#!/bin/sh\\nexit 0\\n' > git; cp git python3; cp git env; chmod +x git python3 env; true",
     "configures git": (
