@@ -29,7 +29,7 @@ def look(path: str, with_text: bool) -> "dict[str, Any]":
 
     try:
         status = os.lstat(path)
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return {"kind": "none"}
     found: dict[str, Any] = {"kind": "other", "mode": status.st_mode & 0o7777}
     if stat.S_ISLNK(status.st_mode):
@@ -41,12 +41,18 @@ def look(path: str, with_text: bool) -> "dict[str, Any]":
     return found
 
 
+def readable(path: str) -> None:
+    """Let us read a file whose mode forbids it; it is a copy, and ours."""
+    if not os.stat(path).st_mode & 0o400:
+        os.chmod(path, 0o600)
+
+
 def content(path: str, with_text: bool) -> "dict[str, Any]":
     """A file's digest, and its bytes as Latin-1 where they are wanted and few."""
     from hashlib import sha256
 
     try:
-        os.chmod(path, 0o600)  # it is a copy, and ours
+        readable(path)
         with open(path, "rb") as file:
             data = file.read(MAX_HASHED)
     except OSError as error:
@@ -63,7 +69,7 @@ def archive(path: str) -> "dict[str, Any]":
     import zipfile
 
     try:
-        os.chmod(path, 0o600)
+        readable(path)
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as bundle:
                 names = [one.filename for one in bundle.infolist() if not one.is_dir()]
