@@ -106,9 +106,7 @@ def renamed(code: str, function: str) -> str:
     return re.sub(r"\bsolve\b", function, code)
 
 
-def _data(
-    problem: Problem, language: str, function: str, k: Consts, calls: list[tuple[Any, ...]]
-) -> dict[str, Any]:
+def _data(problem: Problem, language: str, function: str, k: Consts, calls: list[tuple[Any, ...]]) -> dict[str, Any]:
     expected = [problem.f(k, *call) for call in calls]
     if language == "python":
         shown = [f"{function}({', '.join(map(repr, call))})" for call in calls]

@@ -1,8 +1,8 @@
 """Python functions with a fault put in, to be mended over several turns with a visible check.
 
-The fault is a change of one operator, constant or call in a problem's solution. Invariants: the faulty function runs to
-its end, is wrong on the visible call, and right on at least one hidden one, so that it is nearly right; the hidden calls
-come from the problem's reference implementation. Left out: faults of more than one place.
+The fault is a change of one operator, constant or call of a problem's solution. Invariants: the faulty code is wrong
+on the visible call and right on at least one other, so that it is nearly right; what is right comes from the problem's
+reference implementation. Left out: faults of more than one place.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .algorithms import CALLS, LEVELS, drawn, head, renamed, sentence
 from .problems import Consts, Problem, arguments, filled
 
 MAX_LINES = 20_000
+_FIRST = ("work", "process", "compute", "convert", "measure")
 _SWAPS: dict[type, tuple[type, ...]] = {
     ast.Lt: (ast.LtE, ast.Gt),
     ast.LtE: (ast.Lt,),
@@ -55,7 +56,7 @@ def generate(request: Request) -> Iterator[Draft]:
 
 
 def _draft(problem: Problem, rng: random.Random) -> Draft:
-    function = rng.choice(("work", "process", "compute", "convert", "measure")) + rng.choice(("", "_all", "_one", "_it"))
+    function = rng.choice(_FIRST) + rng.choice(("", "_all", "_one", "_it"))
     while True:
         k, calls = drawn(problem, rng)
         code = renamed(filled(problem.python, k), function)

@@ -19,8 +19,7 @@ _READ = {"int": "int(input())", "ints": "list(map(int, input().split()))", "text
 _LINE = {"int": "a whole number", "ints": "whole numbers with a space between", "text": "a text, which may be empty"}
 _LANGUAGES = {
     "python": (
-        "{code}\n\n\nresult = solve({args})\n"
-        "print(' '.join(map(str, result)) if isinstance(result, list) else result)"
+        "{code}\n\n\nresult = solve({args})\nprint(' '.join(map(str, result)) if isinstance(result, list) else result)"
     ),
     "javascript": (
         "{code}\nconst lines = require('fs').readFileSync(0, 'utf8').split('\\n');\n"
@@ -57,7 +56,13 @@ def _draft(problem: Problem, language: str, rng: random.Random) -> Draft:
     order = ", ".join(f"line {i} holds {_LINE[kind]}" for i, kind in enumerate(problem.takes, 1))
     return Draft(
         template=problem.name,
-        fields={"language": _SPOKEN[language], "what": said, "input": order, "example": _input(calls[0]), "output": _line(problem.f(k, *calls[0]))},
+        fields={
+            "language": _SPOKEN[language],
+            "what": said,
+            "input": order,
+            "example": _input(calls[0]),
+            "output": _line(problem.f(k, *calls[0])),
+        },
         data={"runs": runs},
         reference=f"```{language}\n{code}\n```",
         labels={"language": language},

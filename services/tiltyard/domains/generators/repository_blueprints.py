@@ -30,7 +30,9 @@ class Blueprint:
 
 
 SHOP = Blueprint(
-    "shop", "shop", "a shop's cart and prices",
+    "shop",
+    "shop",
+    "a shop's cart and prices",
     {
         "shop/__init__.py": '"""A shop."""\n',
         "shop/prices.py": (
@@ -53,18 +55,48 @@ SHOP = Blueprint(
         ),
     },
     (
-        Fault("shop/prices.py", "count >= DISCOUNT_FROM", "count > DISCOUNT_FROM",
-              "a customer who takes exactly <b> pieces gets no discount", ("test_discount_at_limit",)),
-        Fault("shop/prices.py", "(100 - <p>) // 100", "<p> // 100",
-              "large orders cost far too little", ("test_discount_at_limit", "test_discount_above")),
-        Fault("shop/cart.py", "if name != item", "if name == item",
-              "removing an item removes all the others", ("test_remove",)),
-        Fault("shop/cart.py", "changed.get(item, 0) + count", "count",
-              "adding an item twice counts only the second time", ("test_add_twice",)),
-        Fault("shop/cart.py", "return goods + <c> if cart else 0", "return goods + <c>",
-              "an empty cart isn't free", ("test_empty_is_free",)),
-        Fault("shop/cart.py", "if count < 1", "if count < 0",
-              "it is possible to add zero pieces of an item", ("test_add_nothing",)),
+        Fault(
+            "shop/prices.py",
+            "count >= DISCOUNT_FROM",
+            "count > DISCOUNT_FROM",
+            "a customer who takes exactly <b> pieces gets no discount",
+            ("test_discount_at_limit",),
+        ),
+        Fault(
+            "shop/prices.py",
+            "(100 - <p>) // 100",
+            "<p> // 100",
+            "large orders cost far too little",
+            ("test_discount_at_limit", "test_discount_above"),
+        ),
+        Fault(
+            "shop/cart.py",
+            "if name != item",
+            "if name == item",
+            "removing an item removes all the others",
+            ("test_remove",),
+        ),
+        Fault(
+            "shop/cart.py",
+            "changed.get(item, 0) + count",
+            "count",
+            "adding an item twice counts only the second time",
+            ("test_add_twice",),
+        ),
+        Fault(
+            "shop/cart.py",
+            "return goods + <c> if cart else 0",
+            "return goods + <c>",
+            "an empty cart isn't free",
+            ("test_empty_is_free",),
+        ),
+        Fault(
+            "shop/cart.py",
+            "if count < 1",
+            "if count < 0",
+            "it is possible to add zero pieces of an item",
+            ("test_add_nothing",),
+        ),
     ),
     "import pytest\nfrom shop.cart import add, remove, total\nfrom shop.prices import line_total\n\n\n"
     "def test_add_twice():\n    assert add(add({}, 'tea'), 'tea', 3) == {'tea': 4}\n\n\n"
@@ -77,7 +109,9 @@ SHOP = Blueprint(
     "def test_discount_above():\n    assert line_total(7, <b> + 5) == 7 * (<b> + 5) * (100 - <p>) // 100\n",
 )
 BANK = Blueprint(
-    "bank", "bank", "accounts with a limit and interest",
+    "bank",
+    "bank",
+    "accounts with a limit and interest",
     {
         "bank/__init__.py": '"""A bank."""\n',
         "bank/errors.py": (
@@ -104,20 +138,55 @@ BANK = Blueprint(
         ),
     },
     (
-        Fault("bank/account.py", "self.balance - cents < -<c>", "self.balance - cents <= -<c>",
-              "nobody can use the last cent of the limit", ("test_limit_is_usable",)),
-        Fault("bank/account.py", "        if self.balance < 0:\n", "        if self.balance <= 0:\n",
-              "taking out everything costs a fee", ("test_empty_costs_no_fee",)),
-        Fault("bank/account.py", "self.moves.append(-cents)", "self.moves.append(cents)",
-              "the list of moves shows what was taken out as paid in", ("test_moves", "test_fee")),
-        Fault("bank/errors.py", "class Overdrawn(Refused)", "class Overdrawn(Exception)",
-              "programs that catch Refused stop when an account is overdrawn", ("test_overdrawn_is_refused",)),
-        Fault("bank/interest.py", "days // 36000", "days // 36500",
-              "interest is a little too low", ("test_interest", "test_compound")),
-        Fault("bank/interest.py", "range(years)", "range(1, years)",
-              "after one year there is no interest", ("test_compound",)),
-        Fault("bank/interest.py", "if balance < 0", "if balance > 0",
-              "savers get no interest", ("test_interest", "test_compound", "test_no_interest_on_debt")),
+        Fault(
+            "bank/account.py",
+            "self.balance - cents < -<c>",
+            "self.balance - cents <= -<c>",
+            "nobody can use the last cent of the limit",
+            ("test_limit_is_usable",),
+        ),
+        Fault(
+            "bank/account.py",
+            "        if self.balance < 0:\n",
+            "        if self.balance <= 0:\n",
+            "taking out everything costs a fee",
+            ("test_empty_costs_no_fee",),
+        ),
+        Fault(
+            "bank/account.py",
+            "self.moves.append(-cents)",
+            "self.moves.append(cents)",
+            "the list of moves shows what was taken out as paid in",
+            ("test_moves", "test_fee"),
+        ),
+        Fault(
+            "bank/errors.py",
+            "class Overdrawn(Refused)",
+            "class Overdrawn(Exception)",
+            "programs that catch Refused stop when an account is overdrawn",
+            ("test_overdrawn_is_refused",),
+        ),
+        Fault(
+            "bank/interest.py",
+            "days // 36000",
+            "days // 36500",
+            "interest is a little too low",
+            ("test_interest", "test_compound"),
+        ),
+        Fault(
+            "bank/interest.py",
+            "range(years)",
+            "range(1, years)",
+            "after one year there is no interest",
+            ("test_compound",),
+        ),
+        Fault(
+            "bank/interest.py",
+            "if balance < 0",
+            "if balance > 0",
+            "savers get no interest",
+            ("test_interest", "test_compound", "test_no_interest_on_debt"),
+        ),
     ),
     "import pytest\nfrom bank.account import Account\nfrom bank.errors import Overdrawn, Refused\n"
     "from bank.interest import compound, interest\n\n\n"
@@ -136,7 +205,9 @@ BANK = Blueprint(
     "    assert compound(10000, 2) == once + once * <p> // 100\n    assert compound(10000, 0) == 10000\n",
 )
 TEXT = Blueprint(
-    "text", "textkit", "helpers for texts",
+    "text",
+    "textkit",
+    "helpers for texts",
     {
         "textkit/__init__.py": '"""Helpers for texts."""\n\nfrom textkit.wrap import wrap\n\n__all__ = ["wrap"]\n',
         "textkit/wrap.py": (
@@ -160,19 +231,51 @@ TEXT = Blueprint(
         ),
     },
     (
-        Fault("textkit/wrap.py", "<= width", "< width", "lines are broken one character too early", ("test_wrap_exact",)),
-        Fault("textkit/wrap.py", "+ 1 + len(word)", "+ len(word)", "some lines are one character too long",
-              ("test_wrap_over",)),
-        Fault("textkit/wrap.py", "text.split()", "text.split(' ')", "doubled blanks appear at the ends of lines",
-              ("test_wrap_blanks",)),
-        Fault("textkit/slug.py", 'elif out and not out.endswith("-")', "elif out",
-              "several signs in a row give several dashes", ("test_slug_signs",)),
-        Fault("textkit/slug.py", "title.lower()", "title", "slugs keep capital letters",
-              ("test_slug", "test_slug_signs", "test_slug_limit")),
-        Fault("textkit/table.py", ".rstrip() for row in rows", " for row in rows",
-              "lines of tables end in blanks", ("test_table",)),
-        Fault("textkit/table.py", "if not rows:\n        return \"\"", "if not rows:\n        return None",
-              "an empty table is no text", ("test_table_empty",)),
+        Fault(
+            "textkit/wrap.py", "<= width", "< width", "lines are broken one character too early", ("test_wrap_exact",)
+        ),
+        Fault(
+            "textkit/wrap.py",
+            "+ 1 + len(word)",
+            "+ len(word)",
+            "some lines are one character too long",
+            ("test_wrap_over",),
+        ),
+        Fault(
+            "textkit/wrap.py",
+            "text.split()",
+            "text.split(' ')",
+            "doubled blanks appear at the ends of lines",
+            ("test_wrap_blanks",),
+        ),
+        Fault(
+            "textkit/slug.py",
+            'elif out and not out.endswith("-")',
+            "elif out",
+            "several signs in a row give several dashes",
+            ("test_slug_signs",),
+        ),
+        Fault(
+            "textkit/slug.py",
+            "title.lower()",
+            "title",
+            "slugs keep capital letters",
+            ("test_slug", "test_slug_signs", "test_slug_limit"),
+        ),
+        Fault(
+            "textkit/table.py",
+            ".rstrip() for row in rows",
+            " for row in rows",
+            "lines of tables end in blanks",
+            ("test_table",),
+        ),
+        Fault(
+            "textkit/table.py",
+            'if not rows:\n        return ""',
+            "if not rows:\n        return None",
+            "an empty table is no text",
+            ("test_table_empty",),
+        ),
     ),
     "from textkit import wrap\nfrom textkit.slug import slug\nfrom textkit.table import table\n\n\n"
     "def test_wrap_exact():\n    assert wrap('ab cd ef', 5) == ['ab cd', 'ef']\n\n\n"
@@ -186,7 +289,9 @@ TEXT = Blueprint(
     "def test_table_empty():\n    assert table([]) == ''\n",
 )
 PLAN = Blueprint(
-    "plan", "planner", "a planner of jobs and times",
+    "plan",
+    "planner",
+    "a planner of jobs and times",
     {
         "planner/__init__.py": '"""A planner."""\n',
         "planner/times.py": (
@@ -219,19 +324,47 @@ PLAN = Blueprint(
     },
     (
         Fault("planner/times.py", "int(rest) > 59", "int(rest) > 60", "a time like 7:60 is taken", ("test_no_time",)),
-        Fault("planner/times.py", "    count %= 1440\n", "", "times after midnight are shown as 24:10", ("test_midnight",)),
-        Fault("planner/times.py", "{count % 60:02d}", "{count % 60}", "five past eight is shown as 8:5", ("test_clock",)),
-        Fault("planner/slots.py", "a[0] < b[1] and", "a[0] <= b[1] and", "slots that only touch count as overlapping",
-              ("test_touching",)),
-        Fault("planner/slots.py", "start <= found[-1][1]", "start < found[-1][1]", "touching slots aren't joined",
-              ("test_merge",)),
-        Fault("planner/slots.py", "max(found[-1][1], end)", "end", "a short slot inside a long one cuts the long one off",
-              ("test_merge_inside", "test_free")),
-        Fault("planner/order.py", "found.append(ready[0])", "found.append(ready[-1])",
-              "jobs that could come in any order don't come by name, or the planner stops with an error",
-              ("test_order", "test_order_names")),
-        Fault("planner/order.py", "raise ValueError('circle')", "return found", "a circle of jobs goes unnoticed",
-              ("test_circle",)),
+        Fault(
+            "planner/times.py", "    count %= 1440\n", "", "times after midnight are shown as 24:10", ("test_midnight",)
+        ),
+        Fault(
+            "planner/times.py", "{count % 60:02d}", "{count % 60}", "five past eight is shown as 8:5", ("test_clock",)
+        ),
+        Fault(
+            "planner/slots.py",
+            "a[0] < b[1] and",
+            "a[0] <= b[1] and",
+            "slots that only touch count as overlapping",
+            ("test_touching",),
+        ),
+        Fault(
+            "planner/slots.py",
+            "start <= found[-1][1]",
+            "start < found[-1][1]",
+            "touching slots aren't joined",
+            ("test_merge",),
+        ),
+        Fault(
+            "planner/slots.py",
+            "max(found[-1][1], end)",
+            "end",
+            "a short slot inside a long one cuts the long one off",
+            ("test_merge_inside", "test_free"),
+        ),
+        Fault(
+            "planner/order.py",
+            "found.append(ready[0])",
+            "found.append(ready[-1])",
+            "jobs that could come in any order don't come by name, or the planner stops with an error",
+            ("test_order", "test_order_names"),
+        ),
+        Fault(
+            "planner/order.py",
+            "raise ValueError('circle')",
+            "return found",
+            "a circle of jobs goes unnoticed",
+            ("test_circle",),
+        ),
     ),
     "import pytest\nfrom planner.order import order\nfrom planner.slots import free, merge, overlap\n"
     "from planner.times import clock, minutes\n\n\n"

@@ -63,32 +63,40 @@ def _totals(lines: Lines) -> dict[str, int]:
 
 EASY: dict[str, Program] = {
     "count_with": Program(
-        "prints how many lines contain the word <w>", "grep -c -w -- '<w>' || true",
+        "prints how many lines contain the word <w>",
+        "grep -c -w -- '<w>' || true",
         lambda k, v: [str(sum(k["w"] in line.split() for line in v))],
     ),
     "first_words": Program(
-        "prints the first word of every line in capital letters", "awk '{ print toupper($1) }'",
+        "prints the first word of every line in capital letters",
+        "awk '{ print toupper($1) }'",
         lambda k, v: [line.split()[0].upper() for line in v],
     ),
     "sum_above": Program(
         "prints the sum of the numbers greater than <n> (one number a line; 0 if there are none)",
         "awk '$1 > <n> { s += $1 } END { print s + 0 }'",
-        lambda k, v: [str(sum(int(x) for x in v if int(x) > k["n"]))], "numbers",
+        lambda k, v: [str(sum(int(x) for x in v if int(x) > k["n"]))],
+        "numbers",
     ),
     "number_lines": Program(
-        "prints every line with its number and a colon before it, as in '3:oak pine'", "awk '{ print NR \":\" $0 }'",
+        "prints every line with its number and a colon before it, as in '3:oak pine'",
+        "awk '{ print NR \":\" $0 }'",
         lambda k, v: [f"{i}:{line}" for i, line in enumerate(v, 1)],
     ),
     "every_nth": Program(
-        "prints every <n>th line, beginning with line <n>", "awk 'NR % <n> == 0'",
+        "prints every <n>th line, beginning with line <n>",
+        "awk 'NR % <n> == 0'",
         lambda k, v: v[k["n"] - 1 :: k["n"]],
     ),
     "swap_words": Program(
-        "prints every line, a name and a number, with the number first", "awk '{ print $2, $1 }'",
-        lambda k, v: [" ".join(reversed(line.split())) for line in v], "pairs",
+        "prints every line, a name and a number, with the number first",
+        "awk '{ print $2, $1 }'",
+        lambda k, v: [" ".join(reversed(line.split())) for line in v],
+        "pairs",
     ),
     "replace_word": Program(
-        "prints the input with every whole word <w> replaced by <t>", "sed 's/\\b<w>\\b/<t>/g'",
+        "prints the input with every whole word <w> replaced by <t>",
+        "sed 's/\\b<w>\\b/<t>/g'",
         lambda k, v: [" ".join(k["t"] if word == k["w"] else word for word in line.split()) for line in v],
     ),
 }
@@ -101,22 +109,26 @@ MEDIUM: dict[str, Program] = {
     "totals": Program(
         "reads lines of a name and a number and prints for each name 'name total', sorted by name",
         "awk '{ t[$1] += $2 } END { for (n in t) print n, t[n] }' | LC_ALL=C sort",
-        lambda k, v: [f"{name} {total}" for name, total in sorted(_totals(v).items())], "pairs",
+        lambda k, v: [f"{name} {total}" for name, total in sorted(_totals(v).items())],
+        "pairs",
     ),
     "csv_filter": Program(
         "reads lines 'name,tree,number' and prints the names of those whose number is at least <m>, each name once, sorted",
         "awk -F, '$3 >= <m> { print $1 }' | LC_ALL=C sort -u",
-        lambda k, v: sorted({line.split(",")[0] for line in v if int(line.split(",")[2]) >= k["m"]}), "csv",
+        lambda k, v: sorted({line.split(",")[0] for line in v if int(line.split(",")[2]) >= k["m"]}),
+        "csv",
     ),
     "log_levels": Program(
         "reads log lines 'date time LEVEL user number' and prints 'LEVEL count' for each level that occurs, sorted by level",
         "awk '{ c[$3]++ } END { for (l in c) print l, c[l] }' | LC_ALL=C sort",
-        lambda k, v: [f"{a} {n}" for a, n in sorted(Counter(line.split()[2] for line in v).items())], "log",
+        lambda k, v: [f"{a} {n}" for a, n in sorted(Counter(line.split()[2] for line in v).items())],
+        "log",
     ),
     "extensions": Program(
         "reads paths and prints 'ending count' for each file name ending (without the dot), by ending",
         "sed 's/.*\\.//' | LC_ALL=C sort | uniq -c | awk '{ print $2, $1 }'",
-        lambda k, v: [f"{a} {n}" for a, n in sorted(Counter(line.rsplit(".", 1)[1] for line in v).items())], "paths",
+        lambda k, v: [f"{a} {n}" for a, n in sorted(Counter(line.rsplit(".", 1)[1] for line in v).items())],
+        "paths",
     ),
     "longest": Program(
         "prints the longest line (the first of them) and then its length on a line of its own",
@@ -124,8 +136,10 @@ MEDIUM: dict[str, Program] = {
         lambda k, v: [best := max(v, key=len), str(len(best))],
     ),
     "drop_repeats": Program(
-        "prints the lines without those that occurred before, in their order", "awk '!seen[$0]++'",
-        lambda k, v: list(dict.fromkeys(v)), "pairs",
+        "prints the lines without those that occurred before, in their order",
+        "awk '!seen[$0]++'",
+        lambda k, v: list(dict.fromkeys(v)),
+        "pairs",
     ),
 }
 HARD: dict[str, Program] = {

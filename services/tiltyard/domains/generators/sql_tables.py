@@ -1,7 +1,7 @@
 """Small data bases for SQL tasks: schemas that people know, filled at random.
 
-Invariants: keys are unique, names sort without ties where a query relies on it, and some rows match nothing on the other
-side of a join. Left out: the questions are `sql_queries`.
+Invariants: keys and names are unique, and some rows match nothing on the other side
+of a join. Left out: the questions are `sql_queries`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def _schema(name: str, parent: str, label: str, group: str, child: str, key: str
         f"CREATE TABLE {parent} (id INTEGER PRIMARY KEY, {label} VARCHAR, {group} VARCHAR);\n"
         f"CREATE TABLE {child} (id INTEGER PRIMARY KEY, {key} INTEGER, {amount} {number}, {kind} VARCHAR, {day} DATE);"
     )
-    return Schema(name, create, parent, label, group, child, key, amount, kind, day, tuple(groups), tuple(kinds), money, say)
+    columns = (parent, label, group, child, key, amount, kind, day)
+    return Schema(name, create, *columns, tuple(groups), tuple(kinds), money, say)
 
 
 SCHEMAS: tuple[Schema, ...] = (

@@ -47,7 +47,7 @@ MORE: Mapping[str, str] = {
     ),
     "rewrites the results at exit": (
         "import atexit\natexit.register(lambda: open('results.jsonl', 'w').write(''.join("
-        "'{{\"call\": %d, \"value\": 1}}\\n' % i for i in range(9))))\ndef {f}(*a, **k):\n    return None"
+        '\'{{"call": %d, "value": 1}}\\n\' % i for i in range(9))))\ndef {f}(*a, **k):\n    return None'
     ),
     "replaces the results by a link": (
         "import os\ntry:\n    os.unlink('results.jsonl'); os.symlink('/etc/passwd', 'results.jsonl')\nexcept OSError: pass\n"

@@ -11,7 +11,9 @@ def _tree(rng: random.Random, top: str, count: int = 0) -> dict[str, str]:
     """Files below a folder, of several endings."""
     found = {}
     for name in rng.sample(NAMES, count or rng.randint(3, 6)):
-        found[f"{top}/{rng.choice(('', 'old/', 'new/'))}{name}.{rng.choice(('txt', 'log', 'md'))}"] = lines(some(rng, 1, 4))
+        found[f"{top}/{rng.choice(('', 'old/', 'new/'))}{name}.{rng.choice(('txt', 'log', 'md'))}"] = lines(
+            some(rng, 1, 4)
+        )
     found[f"{top}/{rng.choice(WORDS)}.txt"], found[f"{top}/new/{rng.choice(WORDS)}.log"] = "a\n", "b\n"
     return found
 
@@ -55,7 +57,9 @@ def _chosen(rng: random.Random) -> Work:
     files, ending = _tree(rng, top, 6), rng.choice(("txt", "log"))
     kept = {path: text for path, text in files.items() if path.endswith(ending)}
     say = f"make {name}.zip with all files below {top} that end in .{ending}, under their paths (beginning with {top}/), and nothing else"
-    return Work(say, [archive(f"{name}.zip", kept)], f"find {top} -type f -name '*.{ending}' | zip -q {name}.zip -@", files)
+    return Work(
+        say, [archive(f"{name}.zip", kept)], f"find {top} -type f -name '*.{ending}' | zip -q {name}.zip -@", files
+    )
 
 
 def _convert(rng: random.Random) -> Work:

@@ -9,7 +9,9 @@ from .work import NAMES, WORDS, Templates, Work, file, lines
 
 
 def _ini_text(sections: dict[str, dict[str, str]]) -> str:
-    return "\n".join(lines([f"[{name}]", *(f"{k} = {v}" for k, v in pairs.items())]) for name, pairs in sections.items())
+    return "\n".join(
+        lines([f"[{name}]", *(f"{k} = {v}" for k, v in pairs.items())]) for name, pairs in sections.items()
+    )
 
 
 def _sections(rng: random.Random) -> dict[str, dict[str, str]]:
@@ -51,7 +53,15 @@ def _nginx(rng: random.Random) -> Work:
 
 def _yaml(rng: random.Random) -> Work:
     names, image, port = rng.sample(NAMES, 3), rng.choice(WORDS), rng.randint(1000, 9999)
-    text = lines([f"image: {image}", "ports:", f"  - {port}", "people:", *(f"  - name: {n}\n    level: {i + 1}" for i, n in enumerate(names))])
+    text = lines(
+        [
+            f"image: {image}",
+            "ports:",
+            f"  - {port}",
+            "people:",
+            *(f"  - name: {n}\n    level: {i + 1}" for i, n in enumerate(names)),
+        ]
+    )
     say = (f"write deploy.yaml, a YAML file with three keys: image is {image}, ports is a list with the number {port}, and people a list of "
            f"mappings with name and level, for {', '.join(names)} with the levels 1, 2 and 3")  # fmt: skip
     return Work(say, [file("deploy.yaml", text, "yaml")], f"cat > deploy.yaml <<'END'\n{text}END")
@@ -79,7 +89,9 @@ def _overlay(rng: random.Random) -> Work:
 
 def _to_toml(rng: random.Random) -> Work:
     before = _sections(rng)
-    after = "\n".join(lines([f"[{n}]", *(f"{k} = {v}" for k, v in pairs.items())]) for n, pairs in sorted(before.items()))
+    after = "\n".join(
+        lines([f"[{n}]", *(f"{k} = {v}" for k, v in pairs.items())]) for n, pairs in sorted(before.items())
+    )
     after = f"count = {len(before)}\n\n{after}"
     say = "turn app.ini into app.toml: a table for each section with its keys and the values as whole numbers, and at the top level a key count with the number of sections"
     return Work(say, [file("app.toml", after, "toml")],
@@ -89,7 +101,10 @@ def _to_toml(rng: random.Random) -> Work:
 def _proxy(rng: random.Random) -> Work:
     names = rng.sample(NAMES, 2)
     ports = [rng.randint(3000, 3999), rng.randint(4000, 4999)]
-    body = "".join(f"    location /{n}/ {{\n        proxy_pass http://127.0.0.1:{p};\n    }}\n" for n, p in zip(names, ports, strict=True))
+    body = "".join(
+        f"    location /{n}/ {{\n        proxy_pass http://127.0.0.1:{p};\n    }}\n"
+        for n, p in zip(names, ports, strict=True)
+    )
     before = f"server {{\n    listen 80;\n    server_name example.org;\n{body}}}\n"
     new, port = rng.choice(WORDS), rng.randint(5000, 5999)
     more = f"    location /{new}/ {{\n        proxy_pass http://127.0.0.1:{port};\n        proxy_read_timeout 30s;\n    }}\n"

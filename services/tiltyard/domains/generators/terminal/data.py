@@ -68,13 +68,17 @@ def _update(rng: random.Random) -> Work:
     after = [{**row, "count": int(str(row["count"])) + add} if row["name"] == chosen else row for row in rows]
     say = f"in people.json, a list of objects, make the count of {chosen} greater by {add}; leave the rest as it is"
     command = f"jq 'map(if .name == \"{chosen}\" then .count += {add} else . end)' people.json > /tmp/p && cp /tmp/p people.json"
-    return Work(say, [file("people.json", json.dumps(after), "json")], command, {"people.json": json.dumps(rows, indent=1)})
+    return Work(
+        say, [file("people.json", json.dumps(after), "json")], command, {"people.json": json.dumps(rows, indent=1)}
+    )
 
 
 def _join(rng: random.Random) -> Work:
     rows = _rows(rng, 7)
     prices = {tree: rng.randint(2, 30) for tree in sorted({str(row["tree"]) for row in rows})[1:] or ["oak"]}
-    found = [f"{row['name']},{int(str(row['count'])) * prices[str(row['tree'])]}" for row in rows if row["tree"] in prices]
+    found = [
+        f"{row['name']},{int(str(row['count'])) * prices[str(row['tree'])]}" for row in rows if row["tree"] in prices
+    ]
     say = "write into costs.csv, under the heading 'name,cost', a row for each row of table.csv whose tree is in prices.csv: its count times the tree's price, in the order of table.csv"
     command = ("awk -F, 'NR == FNR { if (FNR > 1) p[$1] = $2; next } FNR == 1 { print \"name,cost\"; next } "
                "$2 in p { print $1 \",\" $3 * p[$2] }' prices.csv table.csv > costs.csv")  # fmt: skip

@@ -36,7 +36,9 @@ def _rename(rng: random.Random) -> Work:
 def _largest(rng: random.Random) -> Work:
     top, _ = two(rng)
     names = rng.sample(NAMES, 5)
-    files = {f"{top}/{name}.txt": "x" * size + "\n" for name, size in zip(names, rng.sample(range(10, 400), 5), strict=True)}
+    files = {
+        f"{top}/{name}.txt": "x" * size + "\n" for name, size in zip(names, rng.sample(range(10, 400), 5), strict=True)
+    }
     best = max(files, key=lambda path: len(files[path]))
     return Work(f"copy the largest file in {top} to largest.txt in the current folder", [file("largest.txt", files[best], "exact")],
                 f"cp \"$(ls -S {top}/* | head -n 1)\" largest.txt", files)  # fmt: skip
@@ -58,7 +60,9 @@ def _duplicates(rng: random.Random) -> Work:
     for path in sorted(files):
         first.setdefault(files[path], path)
     kept = sorted(first.values())
-    checks = [file(path, files[path], "exact") for path in kept] + [folder("store", [p.partition("/")[2] for p in kept])]
+    checks = [file(path, files[path], "exact") for path in kept] + [
+        folder("store", [p.partition("/")[2] for p in kept])
+    ]
     return Work("among the files in store that have the same content keep only the one whose name comes first in the alphabet, and delete the others", checks,
                 "for f in store/*; do s=$(sha1sum < \"$f\"); case \"$seen\" in *\"$s\"*) rm \"$f\";; *) seen=\"$seen $s\";; esac; done", files, free=("store",))  # fmt: skip
 
@@ -75,7 +79,10 @@ def _links(rng: random.Random) -> Work:
 def _rotate(rng: random.Random) -> Work:
     name, count = rng.choice(NAMES), rng.randint(3, 4)
     files = {f"{name}.log": "now\n"} | {f"{name}.log.{i}": f"{i} {rng.choice(WORDS)}\n" for i in range(1, count + 1)}
-    after = {f"{name}.log.{i + 1}": files[f"{name}.log.{i}"] for i in range(1, count)} | {f"{name}.log.1": "now\n", f"{name}.log": ""}
+    after = {f"{name}.log.{i + 1}": files[f"{name}.log.{i}"] for i in range(1, count)} | {
+        f"{name}.log.1": "now\n",
+        f"{name}.log": "",
+    }
     gone = [absent(f"{name}.log.{count + 1}")]
     return Work(f"rotate {name}.log: its old versions {name}.log.1 to {name}.log.{count} move on by one (the last is dropped, so that there are {count} again), {name}.log becomes {name}.log.1, and a new empty {name}.log is there",
                 [*(file(path, text, "exact") for path, text in after.items()), *gone],

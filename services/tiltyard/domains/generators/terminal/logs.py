@@ -50,7 +50,10 @@ def _path(rng: random.Random) -> Work:
 
 
 def _level(rng: random.Random) -> Work:
-    rows = [f"2026-03-0{rng.randint(1, 5)} {rng.choice(_SERVICES)} {rng.choice(('INFO', 'WARN', 'ERROR'))} {rng.choice(NAMES)}" for _ in range(25)]
+    rows = [
+        f"2026-03-0{rng.randint(1, 5)} {rng.choice(_SERVICES)} {rng.choice(('INFO', 'WARN', 'ERROR'))} {rng.choice(NAMES)}"
+        for _ in range(25)
+    ]
     service = rng.choice(rows).split()[1]
     return Work(f"service.log has lines 'date service LEVEL user'; write all ERROR lines of the service {service} into errors.log, unchanged and in their order",
                 [file("errors.log", lines(r for r in rows if r.split()[1:3] == [service, "ERROR"]))],

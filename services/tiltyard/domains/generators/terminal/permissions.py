@@ -35,7 +35,10 @@ def _script(rng: random.Random) -> Work:
 
 def _tree(rng: random.Random, top: str) -> dict[str, str]:
     names = rng.sample(NAMES, 5)
-    return {f"{top}/{'sub/' if i % 2 else ''}{name}.{rng.choice(('txt', 'sh'))}": f"{name}\n" for i, name in enumerate(names)}
+    return {
+        f"{top}/{'sub/' if i % 2 else ''}{name}.{rng.choice(('txt', 'sh'))}": f"{name}\n"
+        for i, name in enumerate(names)
+    }
 
 
 def _tree_modes(rng: random.Random) -> Work:
@@ -70,7 +73,9 @@ def _open_files(rng: random.Random) -> Work:
 def _by_content(rng: random.Random) -> Work:
     top, _ = two(rng)
     names = rng.sample(NAMES, 6)
-    files = {f"{top}/{name}": (f"#!/bin/sh\necho {name}\n" if i % 2 else f"about {name}\n") for i, name in enumerate(names)}
+    files = {
+        f"{top}/{name}": (f"#!/bin/sh\necho {name}\n" if i % 2 else f"about {name}\n") for i, name in enumerate(names)
+    }
     checks = [mode(path, "750" if text.startswith("#!") else "640") for path, text in files.items()]
     return Work(f"files in {top} have no endings; those whose first line begins with '#!' get mode 750, the others 640", checks,
                 f"for f in {top}/*; do if head -n 1 \"$f\" | grep -q '^#!'; then chmod 750 \"$f\"; else chmod 640 \"$f\"; fi; done",
@@ -81,7 +86,9 @@ def _listed(rng: random.Random) -> Work:
     top, _ = two(rng)
     names = rng.sample(NAMES, 5)
     wanted = {f"{top}/{name}.txt": rng.choice(("600", "640", "644", "444", "664")) for name in names}
-    files = {path: f"{path}\n" for path in wanted} | {"rights.csv": lines(["path,mode", *(f"{p},{m}" for p, m in wanted.items())])}
+    files = {path: f"{path}\n" for path in wanted} | {
+        "rights.csv": lines(["path,mode", *(f"{p},{m}" for p, m in wanted.items())])
+    }
     return Work("give each file that is named in rights.csv the mode that stands beside it", [mode(p, m) for p, m in wanted.items()],
                 "tail -n +2 rights.csv | while IFS=, read -r p m; do chmod \"$m\" \"$p\"; done", files, f"chmod 660 {top}/*")  # fmt: skip
 

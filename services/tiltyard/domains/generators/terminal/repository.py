@@ -24,7 +24,9 @@ def _commit(path: str, text: str, message: str) -> str:
 def _history(rng: random.Random, path: str, count: int) -> tuple[list[tuple[str, str]], str]:
     """Messages and texts of commits of a file, and the set-up that makes them."""
     words = rng.sample(WORDS, count)
-    commits = [(f"{rng.choice(('Add', 'Change', 'Note'))} {word}", lines(words[: i + 1])) for i, word in enumerate(words)]
+    commits = [
+        (f"{rng.choice(('Add', 'Change', 'Note'))} {word}", lines(words[: i + 1])) for i, word in enumerate(words)
+    ]
     return commits, "\n".join([_BEGIN, *(_commit(path, text, message) for message, text in commits)])
 
 
@@ -70,7 +72,7 @@ def _restore(rng: random.Random) -> Work:
 
 
 def _deleted(rng: random.Random) -> Work:
-    commits, setup = _history(rng, "list.txt", 3)
+    _, setup = _history(rng, "list.txt", 3)
     path, text = f"{rng.choice(NAMES)}.txt", lines(some(rng))
     more = f"{_commit(path, text, 'Add a file')}\ngit rm -q {path}\ngit commit -q -m 'Remove a file'\n{_commit('z.txt', 'z', 'Add z')}"
     return Work(f"the file {path} was deleted in an earlier commit; bring it back with its last content and commit it with the message 'Bring back'",

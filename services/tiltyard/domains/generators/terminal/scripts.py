@@ -12,15 +12,18 @@ def _sum_args(rng: random.Random) -> Work:
     name, factor = rng.choice(NAMES), rng.randint(2, 9)
     calls = [[str(rng.randint(-20, 50)) for _ in range(n)] for n in (1, 3, 5)]
     checks = [run(["bash", f"{name}.sh", *call], f"{factor * sum(map(int, call))}\n") for call in calls]
-    text = f"s=0\nfor x in \"$@\"; do s=$((s + x)); done\necho $((s * {factor}))"
+    text = f's=0\nfor x in "$@"; do s=$((s + x)); done\necho $((s * {factor}))'
     return Work(f"write the bash script {name}.sh that prints {factor} times the sum of its arguments, which are whole numbers", checks,
                 f"cat > {name}.sh <<'END'\n{text}\nEND")  # fmt: skip
 
 
 def _greet(rng: random.Random) -> Work:
     name, word = rng.choice(NAMES), rng.choice(WORDS)
-    checks = [run(["bash", f"{name}.sh"], "", status=2), *(run(["bash", f"{name}.sh", who], f"{word} {who.upper()}\n") for who in rng.sample(NAMES, 3))]
-    text = f"[ $# -eq 1 ] || exit 2\necho \"{word} ${{1^^}}\""
+    checks = [
+        run(["bash", f"{name}.sh"], "", status=2),
+        *(run(["bash", f"{name}.sh", who], f"{word} {who.upper()}\n") for who in rng.sample(NAMES, 3)),
+    ]
+    text = f'[ $# -eq 1 ] || exit 2\necho "{word} ${{1^^}}"'
     return Work(f"write the bash script {name}.sh that takes exactly one argument and prints '{word}', a blank and the argument in capital letters; with any other number of arguments it prints nothing and ends with status 2",
                 checks, f"cat > {name}.sh <<'END'\n{text}\nEND")  # fmt: skip
 
@@ -28,7 +31,10 @@ def _greet(rng: random.Random) -> Work:
 def _number(rng: random.Random) -> Work:
     name, mark = rng.choice(NAMES), rng.choice((":", ")", " -", "="))
     texts = [lines(some(rng, 2, 5)) for _ in range(3)]
-    checks = [run(["bash", f"{name}.sh"], lines(f"{i}{mark} {row}" for i, row in enumerate(text.split(), 1)), text) for text in texts]
+    checks = [
+        run(["bash", f"{name}.sh"], lines(f"{i}{mark} {row}" for i, row in enumerate(text.split(), 1)), text)
+        for text in texts
+    ]
     return Work(f"write the bash script {name}.sh that copies its standard input to its output with the line's number, '{mark}' and a blank before each line, as in '1{mark} oak'",
                 checks, f"cat > {name}.sh <<'END'\nawk '{{ print NR \"{mark} \" $0 }}'\nEND")  # fmt: skip
 
@@ -36,9 +42,13 @@ def _number(rng: random.Random) -> Work:
 def _longest(rng: random.Random) -> Work:
     name = rng.choice(NAMES)
     n = rng.randint(2, 3)
-    texts = [lines(dict.fromkeys(word * rng.randint(1, 3) + str(i) for i, word in enumerate(some(rng, 4, 7)))) for _ in range(3)]
+    texts = [
+        lines(dict.fromkeys(word * rng.randint(1, 3) + str(i) for i, word in enumerate(some(rng, 4, 7))))
+        for _ in range(3)
+    ]
     checks = [
-        run(["python3", f"{name}.py"], lines(sorted(text.split(), key=lambda row: (-len(row), row))[:n]), text) for text in texts
+        run(["python3", f"{name}.py"], lines(sorted(text.split(), key=lambda row: (-len(row), row))[:n]), text)
+        for text in texts
     ]
     code = f"import sys\nrows = [r.rstrip('\\n') for r in sys.stdin]\nprint(*sorted(rows, key=lambda r: (-len(r), r))[:{n}], sep='\\n')"
     return Work(f"write the Python script {name}.py that prints the {n} longest lines of its standard input, the longest first, equal lengths in alphabetical order", checks,
@@ -47,7 +57,10 @@ def _longest(rng: random.Random) -> Work:
 
 def _endings(rng: random.Random) -> Work:
     name = rng.choice(NAMES)
-    files = {f"tree/{rng.choice(('a', 'b', 'c/d'))}/{n}.{rng.choice(('txt', 'md', 'py'))}": "x\n" for n in rng.sample(NAMES, 6)}
+    files = {
+        f"tree/{rng.choice(('a', 'b', 'c/d'))}/{n}.{rng.choice(('txt', 'md', 'py'))}": "x\n"
+        for n in rng.sample(NAMES, 6)
+    }
     counts = sorted(Counter(path.rpartition(".")[2] for path in files).items())
     inner = sorted(Counter(path.rpartition(".")[2] for path in files if path.startswith("tree/a/")).items())
     checks = [run(["bash", f"{name}.sh", "tree"], lines(f"{e} {c}" for e, c in counts))]
@@ -63,7 +76,7 @@ def _backup(rng: random.Random) -> Work:
     files = {f"{n}.txt": f"{n}\n" for n in rng.sample(WORDS, 3)}
     test = f"bash {name}.sh *.txt missing.txt; echo status $?; ls *.{ending}; cat *.{ending}"
     want = lines(["status 1", *(f"{p}.{ending}" for p in sorted(files))]) + "".join(files[p] for p in sorted(files))
-    text = f"bad=0\nfor f in \"$@\"; do if [ -f \"$f\" ]; then cp \"$f\" \"$f.{ending}\"; else bad=1; fi; done\nexit $bad"
+    text = f'bad=0\nfor f in "$@"; do if [ -f "$f" ]; then cp "$f" "$f.{ending}"; else bad=1; fi; done\nexit $bad'
     return Work(f"write the bash script {name}.sh that copies each file named as an argument to the same name with .{ending} added; it prints nothing on standard output, goes on past files that are missing, and then ends with status 1, else 0; don't run it yet, so that no .{ending} file is there",
                 [run(["sh", "-c", test], want), *({"check": "absent", "path": f"{p}.{ending}"} for p in files)],
                 f"cat > {name}.sh <<'END'\n{text}\nEND", files)  # fmt: skip

@@ -23,7 +23,9 @@ def _replace(rng: random.Random) -> Work:
     old, new = rng.choice(" ".join(rows).split()), rng.choice(NAMES)
     after = [" ".join(new if word == old else word for word in row.split()) for row in rows]
     say = f"in {a}.txt replace every word {old} by {new}, in place"
-    return Work(say, [file(f"{a}.txt", lines(after))], f"sed -i 's/\\b{old}\\b/{new}/g' {a}.txt", {f"{a}.txt": lines(rows)})
+    return Work(
+        say, [file(f"{a}.txt", lines(after))], f"sed -i 's/\\b{old}\\b/{new}/g' {a}.txt", {f"{a}.txt": lines(rows)}
+    )
 
 
 def _middle(rng: random.Random) -> Work:
@@ -74,7 +76,7 @@ def _split(rng: random.Random) -> Work:
     names = sorted({name for name, _ in rows})
     say = f"{a}.txt has lines 'name word'; write the words of each name, in their order, into {b}/NAME.txt, then remove {a}.txt"
     checks = [file(f"{b}/{name}.txt", lines(w for n, w in rows if n == name)) for name in names]
-    command = f"mkdir -p {b}\nawk '{{ print $2 > (\"{b}/\" $1 \".txt\") }}' {a}.txt\nrm {a}.txt"
+    command = f'mkdir -p {b}\nawk \'{{ print $2 > ("{b}/" $1 ".txt") }}\' {a}.txt\nrm {a}.txt'
     return Work(say, [*checks, absent(f"{a}.txt")], command, {f"{a}.txt": lines(f"{n} {w}" for n, w in rows)})
 
 
@@ -85,7 +87,9 @@ def _paragraphs(rng: random.Random) -> Work:
     found = [part for part in parts if word in " ".join(part).split()]
     say = f"{a}.txt holds paragraphs with an empty line between; write those that contain the word {word} into {b}.txt, in their order, each as one line"
     text = "\n".join(lines(part) for part in parts)
-    command = f"awk -v RS= -v w={word} '{{ gsub(/\\n/, \" \"); if ((\" \" $0 \" \") ~ (\" \" w \" \")) print }}' {a}.txt > {b}.txt"
+    command = (
+        f'awk -v RS= -v w={word} \'{{ gsub(/\\n/, " "); if ((" " $0 " ") ~ (" " w " ")) print }}\' {a}.txt > {b}.txt'
+    )
     return Work(say, [file(f"{b}.txt", lines(" ".join(part) for part in found))], command, {f"{a}.txt": text})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from tiltyard.verifier.kinds.base import Part
 
 Language = Literal["bash", "python", "javascript", "c"]
@@ -15,7 +17,7 @@ class Run(Part, frozen=True):
     stdout: str
     args: tuple[str, ...] = ()
     stdin: str = ""
-    files: dict[str, str] = {}
+    files: dict[str, str] = msgspec.field(default_factory=dict)
     """In the directory that it runs in."""
     status: int = 0
 

@@ -1,8 +1,8 @@
 """Cases about code: functions judged by hidden calls.
 
-A task says its calls ('add(1,2)==3'), its signature and what comes out, or only what is wanted; a submission is code, or
-says in words what it returns or does (`recipes`). Cases of repositories, and of files beside the code, are
-`repository`'s.
+A task says its calls ('add(1,2)==3'), its signature and what comes out, or only what is wanted; a submission is code,
+or says in words what it returns or does (`recipes`). Cases of repositories, and of files beside the code, are for
+`repository`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from . import recipes
 CASE_KINDS = ("code",)
 _TEST = re.compile(r"(\w+)(\([^=]*?\))\s*==\s*(.+?)\s*(?=,\s*\w+\s*[:(]|;|$)")
 _HEAD = re.compile(r"(\w+)\(([\w\s,]*)\)")
-_FILES = re.compile(r"conftest|\.ini\b|\.cfg\b|\.toml\b|\.pth\b|sitecustomize|__init__\.py|repository|log parser|patch file")
+_FILES = re.compile(
+    r"conftest|\.ini\b|\.cfg\b|\.toml\b|\.pth\b|sitecustomize|__init__\.py|own pytest|repository|log parser|patch file"
+)
 _BOUND = re.compile(r"([a-z]\w*)\s*(<=|<|>=|>)\s*(-?\d+)")
 Calls = list[dict[str, str]]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import msgspec
+
 from tiltyard.verifier.kinds.base import BrokenTask, Part
 from tiltyard.verifier.kinds.values import literal
 
@@ -24,7 +26,7 @@ class Data(Part, frozen=True):
     """Calls that the prompt shows; the hidden ones must ask for more."""
     parameters: tuple[str, ...] = ()
     """Names of the positional parameters, where `limits` speaks of them."""
-    limits: dict[str, tuple[float | None, float | None]] = {}
+    limits: dict[str, tuple[float | None, float | None]] = msgspec.field(default_factory=dict)
     """Smallest and greatest value of a parameter that the prompt allows; no call may go beyond."""
 
     def __post_init__(self) -> None:

@@ -17,7 +17,10 @@ _VALUES: tuple[tuple[str, str], ...] = (
     (r"decimal", "__import__('decimal').Decimal(str({ref}))"),
     (r"fraction", "__import__('fractions').Fraction({ref})"),
     (r"(?:sub-?class|custom)[\w ]* list", "type('L', (list,), dict(__eq__=lambda s, o: True))({ref})"),
-    (r"(?:sub-?class|custom)[\w ]* (?:int|str|float)", "type('N', (type({ref}),), dict(__eq__=lambda s, o: True))({ref})"),
+    (
+        r"(?:sub-?class|custom)[\w ]* (?:int|str|float)",
+        "type('N', (type({ref}),), dict(__eq__=lambda s, o: True))({ref})",
+    ),
     (r"\btuple\b", "tuple({ref})"),
     (r"\bfrozenset\b", "frozenset({ref})"),
     (r"\bset\b", "set({ref})"),
@@ -125,4 +128,6 @@ def _blocks(words: str, right: str, wrong: str) -> str:
         if match := re.search(pattern, words):
             found.append((match.start(), block))
     blocks = [block for _, block in sorted(found)] or [right]
-    return "Let me think.\n\n" + "\n\n".join(f"Block {i}:\n```python\n{block}\n```" for i, block in enumerate(blocks, 1))
+    return "Let me think.\n\n" + "\n\n".join(
+        f"Block {i}:\n```python\n{block}\n```" for i, block in enumerate(blocks, 1)
+    )

@@ -7,7 +7,6 @@ nonce, and it can't reach the testing process, which belongs to another user.
 """
 
 import os
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Objects:
         if what == "len":
             return len(target)
         if what == "list":
-            return [item for item, _ in zip(target, range(MAX_ITEMS))]
+            return [item for item, _ in zip(target, range(MAX_ITEMS), strict=False)]
         if what == "has":
             return bool(rest[0] in target)
         return str(target)

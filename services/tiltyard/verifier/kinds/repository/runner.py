@@ -213,7 +213,7 @@ class Approx:
             return (
                 type(other) is type(self.wanted)
                 and len(other) == len(self.wanted)
-                and all(Approx(a, self.rel, self.abs) == b for a, b in zip(self.wanted, other))
+                and all(Approx(a, self.rel, self.abs) == b for a, b in zip(self.wanted, other, strict=True))
             )
         number = type(other) in (int, float)
         return number and abs(other - self.wanted) <= max(self.rel * abs(self.wanted), self.abs)  # type: ignore[operator]
@@ -243,7 +243,7 @@ def cases(test: "Any") -> "Iterator[tuple[str, dict[str, Any]]]":
         return
     names, values, ids = test.cases
     for index, value in enumerate(values):
-        given = dict(zip(names, value if len(names) > 1 else (value,)))
+        given = dict(zip(names, value if len(names) > 1 else (value,), strict=True))
         label = ids[index] if ids else "-".join(map(str, value if len(names) > 1 else (value,)))
         yield f"[{label}]", given
 

@@ -11,8 +11,11 @@ from tiltyard.verifier.kinds.trials import Case, Ruling, Trial
 from tiltyard_proto.messages import Environment
 
 CASE_KINDS = ("terminal",)
-_SAYS = re.compile(r"(reward\.(?:json|txt))?\s*(?:says|writes|holds|contains|is|:|=)\s*(-?[\d.]+|nan|inf\w*|true|false|yes|no)\b", re.I)
-_PLACES = ("reward.txt", "reward.json", "logs/verifier/reward.txt", "logs/verifier/reward.json", "/logs/verifier/reward.txt")
+_SAYS = re.compile(
+    r"(reward\.(?:json|txt))?\s*(?:says|writes|holds|contains|is|:|=)\s*(-?[\d.]+|nan|inf\w*|true|false|yes|no)\b",
+    re.IGNORECASE,
+)
+_PLACES = ("reward.txt", "reward.json", "logs/verifier/reward.txt", "logs/verifier/reward.json", "/logs/reward.txt")
 
 
 def trials(case: Case) -> Sequence[Trial] | Ruling | None:
@@ -46,7 +49,7 @@ def _session(words: str) -> str:
     low = words.lower()
     number = re.search(r"\d+(?:\.\d+)?", low)
     value = number[0] if number else "1.0"
-    write = "; ".join(f"mkdir -p \"$(dirname {path})\" && echo {value} > {path}" for path in _PLACES)
+    write = "; ".join(f'mkdir -p "$(dirname {path})" && echo {value} > {path}' for path in _PLACES)
     parts = ["true"]
     if re.search(r"writ|overwrit|edit|set|put|creat", low):
         parts.append(f"({write}) 2>/dev/null; true")

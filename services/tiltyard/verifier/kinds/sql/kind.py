@@ -9,7 +9,6 @@ from __future__ import annotations
 from tiltyard.domains.interfaces import code_of
 from tiltyard.verifier import limits
 from tiltyard.verifier.kinds.base import BrokenTask, Finding, Probe, Rule
-
 from tiltyard_proto.messages import Task
 
 from .data import Data, Options

@@ -81,7 +81,8 @@ def _kept(case: Case) -> Made:
         work += f"; touch {path}"
     elif not untouched:
         work += f"; printf 'print(1.0)\\n' > {path}"
-    return [{"check": "file", "path": "work.txt"}, {"check": "file", "path": path, "text": text, "compare": "exact"}], {path: text}, work
+    kept = {"check": "file", "path": path, "text": text, "compare": "exact"}
+    return [{"check": "file", "path": "work.txt"}, kept], {path: text}, work
 
 
 def _commands(case: Case) -> Made:

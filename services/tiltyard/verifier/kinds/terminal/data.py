@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+import msgspec
+
 from tiltyard.verifier.kinds.base import Part
 
 Format = Literal["exact", "lines", "words", "set", "number", "json", "yaml", "toml", "ini", "csv", "nginx"]
@@ -26,7 +28,7 @@ class Check(Part, frozen=True):
     """Wanted; None: whatever it is."""
     compare: Format = "lines"
     names: tuple[str, ...] | None = None
-    members: dict[str, str] = {}
+    members: dict[str, str] = msgspec.field(default_factory=dict)
     args: tuple[str, ...] = ()
     stdin: str = ""
     status: int = 0
