@@ -17,7 +17,12 @@ from tiltyard.verifier.kinds.registry import installed
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 KINDS = installed()
 CHOSEN = {
-    "code.python.algorithms.easy": ["rewrites the results at exit", "patched encoder", "a child that writes later", "forks without end"],
+    "code.python.algorithms.easy": [
+        "rewrites the results at exit",
+        "patched encoder",
+        "a child that writes later",
+        "forks without end",
+    ],
     "code.python.humaneval": ["equal to everything", "answers ahead", "looks into its callers", "kills its parent"],
     "code.python.debug.medium": ["a lying __class__", "prints that all passed"],
     "code.javascript.functions.medium": ["writes the results itself", "a proxy", "patched JSON", "takes all memory"],
@@ -27,7 +32,7 @@ CHOSEN = {
     "code.repository.bugfix.easy": ["answers ahead", "shadows json", "everything is equal", "kills everybody"],
     "terminal.git.hard": ["configures git", "replaces tools", "a loop that stays"],
     "terminal.scripts.hard": ["only talk", "shadows modules"],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -106,8 +106,14 @@ def test_repositories_of_one_level_differ() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["code.c.functions.easy", "code.sql.join", "code.shell.programs.hard", "code.repository.bugfix.medium", "terminal.logs.medium"],
-)  # fmt: skip
+    [
+        "code.c.functions.easy",
+        "code.sql.join",
+        "code.shell.programs.hard",
+        "code.repository.bugfix.medium",
+        "terminal.logs.medium",
+    ],
+)
 def test_evaluation_is_apart_from_training(name: str) -> None:
     """What evaluation draws, by template or by source, training never draws; a seed gives the same tasks again."""
     domain = load(name)

@@ -21,11 +21,10 @@ def task(kind: str, data: dict[str, Any], **options: Any) -> Task:
 
 
 SUM = task("program_runs", {"runs": [{"stdin": "3 4\n", "stdout": "7\n"}, {"stdin": "1 1\n", "stdout": "2"}]}, runs=0.2)
-TOP = task("c_calls", {"function": "top", "takes": ["ints"], "returns": "int", "calls": [{"args": [[3, 9]], "expect": 9}, {"args": [[-4]], "expect": -4}]})  # fmt: skip
-HALF = task(
-    "javascript_calls",
-    {"function": "half", "calls": [{"args": [4], "expect": 2}, {"args": [{"a": 1}], "expect": None}]},
-)
+TOP_CALLS = [{"args": [[3, 9]], "expect": 9}, {"args": [[-4]], "expect": -4}]
+TOP = task("c_calls", {"function": "top", "takes": ["ints"], "returns": "int", "calls": TOP_CALLS})
+HALF_CALLS = [{"args": [4], "expect": 2}, {"args": [{"a": 1}], "expect": None}]
+HALF = task("javascript_calls", {"function": "half", "calls": HALF_CALLS})
 
 
 @pytest.mark.parametrize(
