@@ -158,10 +158,11 @@ class Finder:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> "Any":
         """A stand-in's spec; none for what isn't the repository's."""
+        if name.partition(".")[0] not in self.packages:
+            return None
         from importlib.machinery import ModuleSpec
 
-        ours = name.partition(".")[0] in self.packages
-        return ModuleSpec(name, self, is_package=True) if ours else None  # type: ignore[arg-type]
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: "Any") -> "Any":
         line, name = self.line, spec.name
@@ -175,7 +176,11 @@ class Finder:
                 try:
                     return line.ask("get", line.ask("import", name), attribute)
                 except AttributeError as error:
-                    return Missing(str(error))
+                    missing = Missing(str(error))
+                try:
+                    return line.ask("import", f"{name}.{attribute}")
+                except ImportError:
+                    return missing
 
         return Module(name)
 
@@ -273,6 +278,7 @@ def why(error: Exception) -> str:
 
 def main(encode: "Callable[[object], str]", describe: "Callable[[BaseException], str]") -> None:
     """Run all tests and say how they went."""
+    sys.path[:] = [path for path in sys.path if not os.path.abspath(path).startswith(os.getcwd())]
     import json
 
     job = json.load(sys.stdin)
