@@ -71,7 +71,7 @@ def drawn(problem: Problem, rng: random.Random) -> tuple[dict[str, Any], list[tu
 def _spread(problem: Problem, k: Consts, pool: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Calls with as many different results as there are, the shortest arguments among them."""
     seen: dict[str, int] = {}
-    ranked = []
+    ranked: list[tuple[int, int, tuple[Any, ...]]] = []
     for call in pool:
         result = repr(problem.f(k, *call))
         seen[result] = seen.get(result, 0) + 1

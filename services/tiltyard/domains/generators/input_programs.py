@@ -12,8 +12,8 @@ from typing import Any
 
 from tiltyard.domains.drafts import Draft, Request
 
-from .algorithms import LEVELS, drawn, filled
-from .problems import Problem
+from .algorithms import LEVELS, drawn
+from .problems import Problem, filled
 
 _READ = {"int": "int(input())", "ints": "list(map(int, input().split()))", "text": "input()"}
 _LINE = {"int": "a whole number", "ints": "whole numbers with a space between", "text": "a text, which may be empty"}

@@ -7,7 +7,7 @@ beyond the profile `shell`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,7 @@ def run(args: Sequence[str], text: str, stdin: str = "", status: int = 0, path: 
     return {"check": "run", "path": path, "args": list(args), "text": text, "stdin": stdin, "status": status}
 
 
-def lines(rows: Sequence[Any]) -> str:
+def lines(rows: Iterable[Any]) -> str:
     """A text with a line for each row."""
     return "".join(f"{row}\n" for row in rows)
 

@@ -14,12 +14,13 @@ from typing import Any
 
 from tiltyard.domains.interfaces import code_of
 from tiltyard.verifier.kinds.base import Kind, Probe, final_text, verdict
+from tiltyard.verifier.kinds.calls import Call
 from tiltyard.verifier.kinds.runs import extract_block
 from tiltyard.verifier.kinds.sandboxed import call_results, shown, unrunnable
 from tiltyard.verifier.kinds.values import Unreadable, same, untag
 from tiltyard_proto.messages import Command, Graded, Job, Rollout, Task, Verdict
 
-from .data import Call, Data, Options
+from .data import Data, Options
 from .probes import probes
 
 RESULTS = "results.jsonl"

@@ -39,8 +39,8 @@ def main(encode: "Callable[[object], str]", describe: "Callable[[BaseException],
         os.mkdir(folder)
         for name, content in one["files"].items():
             os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
-            with open(os.path.join(folder, name), "wb") as file:
-                file.write(content)
+            with open(os.path.join(folder, name), "wb") as given:
+                given.write(content)
         os.chdir(folder)
         status, shown = run(one["argv"], one["stdin"], job["wall_s"], os.path.join(home, f"{index}.out"))
         os.chdir(home)

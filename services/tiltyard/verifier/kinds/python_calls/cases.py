@@ -20,7 +20,7 @@ from tiltyard_proto.messages import Environment
 from . import recipes
 
 CASE_KINDS = ("code",)
-_TEST = re.compile(r"(\w+)(\([^=]*?\))\s*==\s*(.+?)\s*(?=,\s*\w+\s*[:(]|;|$)")
+_TEST = re.compile(r"(\w+)(\((?:[^()=]|\([^()]*\))*\))\s*==\s*(.+?)\s*(?=,\s*\w+\s*[:(]|;|$)")
 _HEAD = re.compile(r"(\w+)\(([\w\s,]*)\)")
 _FILES = re.compile(
     r"conftest|\.ini\b|\.cfg\b|\.toml\b|\.pth\b|sitecustomize|__init__\.py|own pytest|repository|log parser|patch file"

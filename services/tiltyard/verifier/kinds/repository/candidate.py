@@ -42,7 +42,8 @@ class Objects:
         if what == "get":
             return getattr(target, rest[0])
         if what == "set":
-            return setattr(target, rest[0], rest[1])
+            target.__setattr__(rest[0], rest[1])
+            return None
         if what == "call":
             return target(*rest[0], **rest[1])
         if what == "item":

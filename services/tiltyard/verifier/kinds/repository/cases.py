@@ -22,7 +22,9 @@ HIDDEN, SEEN = "tests/test_hidden.py", "tests/test_s.py"
 WRONG = "def add(a, b):\n    return a - b\n\n\ndef double(x):\n    return 2 * x\n"
 SEEN_TESTS = b"from solution import add\n\ndef test_add():\n    assert add(1, 2) == 3\n"
 RIGHT = WRONG.replace("a - b", "a + b")
-_SHELL = re.compile(r"\bpatch\s+(?:-p|<)|\b(?:git|cat|rm|sed|echo|printf|mv|cp|python3?|chmod|ln|mkdir|touch)\b\s+[-\w./'\"<]")
+_SHELL = re.compile(
+    r"\bpatch\s+(?:-p|<)|\b(?:git|cat|rm|sed|echo|printf|mv|cp|python3?|chmod|ln|mkdir|touch)\b\s+[-\w./'\"<]"
+)
 _HOOKS = (
     "import pytest\n"
     "@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n"

@@ -118,7 +118,7 @@ def _run(setup: str, query: str, *, turned: bool = False) -> Rows:
         connection.execute("SET lock_configuration = true")
         with _Watch(connection):
             try:
-                rows = connection.execute(query).fetchmany(MAX_ROWS + 1)
+                rows: Rows = connection.execute(query).fetchmany(MAX_ROWS + 1)
             except (duckdb.Error, MemoryError, RuntimeError, ValueError, OverflowError) as error:
                 raise Wrong(f"{type(error).__name__}: {_line(error)}") from error
     if len(rows) > MAX_ROWS or sum(map(len, rows)) > MAX_CELLS:

@@ -11,6 +11,7 @@ import io
 import json
 import tempfile
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 MAX_DEPTH = 60
@@ -58,9 +59,9 @@ def _json(text: str) -> Any:
 
 
 def _yaml(text: str) -> Any:
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
-    class Loader(yaml.SafeLoader):
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
         """Follows no alias, takes no key twice."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:
@@ -117,4 +118,11 @@ def _directives(block: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_READERS = {"json": _json, "yaml": _yaml, "toml": tomllib.loads, "ini": _ini, "csv": _csv, "nginx": _nginx}
+_READERS: dict[str, Callable[[str], Any]] = {
+    "json": _json,
+    "yaml": _yaml,
+    "toml": tomllib.loads,
+    "ini": _ini,
+    "csv": _csv,
+    "nginx": _nginx,
+}
