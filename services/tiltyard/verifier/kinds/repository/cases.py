@@ -100,7 +100,7 @@ def commands_of(words: str) -> str:
     low = words.lower().strip()
     if not low or low in ("-", "nothing", "empty", "empty patch", "fail"):
         return ""
-    repaired = re.search(r"\b(?:right|correct|fixes|fixed|pass|passes|honest|repairs?|mends?)\b", low)
+    repaired = low in ("pass", "passes") or re.search(r"\b(?:right|correct|fixes|fixed|honest|repairs?|mends?)\b", low)
     wrong = re.search(r"\b(?:wrong|without fixing|not fix|instead of fixing)\b", low)
     parts = [put("solution.py", RIGHT)] if repaired and not wrong else []
     if re.search(r"(?:delet|remov|empt|truncat)\w* (?:\w+ ){0,4}tests?\b", low):
