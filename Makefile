@@ -66,7 +66,7 @@ soak-sandbox: python sandbox ## 2,000 sandbox sessions: flat memory and open fil
 domains-check: python images ## the entry gate over all domains, cases, forgeries, rates: a table, and results/domains-check.json (15 minutes, cached)
 	@$(SUDO) env PYTHONPATH=tests $(BIN)/python loadtests/domains_check.py $(ARGS)
 
-test: python sandbox tools promtool model ## all tests, on a real nats-server and real gVisor
+test: python images tools promtool model ## all tests, on a real nats-server and real gVisor
 	@$(BIN)/tiltyard model tiny > /dev/null
 	@$(SUDO) $(BIN)/pytest $(ARGS)
 

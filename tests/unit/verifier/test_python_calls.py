@@ -45,7 +45,7 @@ def test_honest_code_passes(text: str) -> None:
     """Correct code gets full credit however it is wrapped, and whatever it prints."""
     verdict = grade(task(), text)
     assert (verdict.score, verdict.passed, verdict.reasons) == (1.0, True, ())
-    assert verdict.verifier == "python_calls/2"
+    assert verdict.verifier == "python_calls/3"
 
 
 HOSTILE = {

@@ -11,8 +11,12 @@ from importlib.resources import files
 _PACKAGE = "tiltyard.verifier.kinds"
 
 
-def script(kind: str, part: str = "runner") -> bytes:
-    """A script of a built-in kind: `guest_values.py`, the kind's `<part>.py`, and the call of `main`."""
-    values = (files(_PACKAGE) / "guest_values.py").read_bytes()
-    runner = (files(f"{_PACKAGE}.{kind}") / f"{part}.py").read_bytes()
-    return values + b"\n\n" + runner + b"\n\nmain(encode_value, describe)\n"
+def script(kind: str, part: str = "runner", after: tuple[str, ...] = ()) -> bytes:
+    """A script of a built-in kind: `guest_values.py`, the kind's `<part>.py`, and the call of `main`.
+
+    `after`: kinds whose runners come in between, for what is defined there; the last `main` is the one that's called.
+    """
+    parts = [files(_PACKAGE) / "guest_values.py"]
+    parts += [files(f"{_PACKAGE}.{name}") / "runner.py" for name in after]
+    parts.append(files(f"{_PACKAGE}.{kind}") / f"{part}.py")
+    return b"\n\n".join(path.read_bytes() for path in parts) + b"\n\nmain(encode_value, describe)\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tiltyard.domains.interfaces import code_of
 
 from .base import Probe
+from .forgeries import MORE
 
 _FORGED = {
     "ends the process with status 0": "import os\nos._exit(0)",
@@ -65,7 +66,7 @@ def python_probes(reference: str, function: str) -> tuple[Probe, ...]:
         "thought before": f"<think>maybe `return 1`?</think>\n```python\n{code}\n```",
         "comments": f"```python\n# a comment\n{code}\n\n# the end\n```",
     }
-    bad = {name: f"```python\n{text.format(f=function)}\n```" for name, text in _FORGED.items()}
+    bad = {name: f"```python\n{text.format(f=function)}\n```" for name, text in {**_FORGED, **MORE}.items()}
     return (
         *(Probe(name=name, texts=(text,)) for name, text in good.items()),
         *(Probe(name=name, texts=(text,), wanted="no_accept") for name, text in bad.items()),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import msgspec
+
 from tiltyard.verifier.kinds.base import BrokenTask, Part
 from tiltyard.verifier.kinds.values import literal
 
@@ -20,10 +22,22 @@ class Data(Part, frozen=True):
 
     function: str
     calls: tuple[Call, ...]
+    examples: tuple[Call, ...] = ()
+    """Calls that the prompt shows; the hidden ones must ask for more."""
+    parameters: tuple[str, ...] = ()
+    """Names of the positional parameters, where `limits` speaks of them."""
+    limits: dict[str, tuple[float | None, float | None]] = msgspec.field(default_factory=dict)
+    """Smallest and greatest value of a parameter that the prompt allows; no call may go beyond."""
 
     def __post_init__(self) -> None:
         if not self.calls or not self.function.isidentifier():
             raise ValueError("a function's name and at least one call are needed")
+        expected: dict[str, str] = {}
+        for call in self.calls:
+            if expected.setdefault(call.call, call.expect) != call.expect:
+                raise ValueError(f"{call.call} can't be both {expected[call.call]} and {call.expect}")
+        if self.examples and {call.call for call in self.calls} <= {call.call for call in self.examples}:
+            raise ValueError("the hidden calls add nothing to the examples")
 
 
 class Options(Part, frozen=True):
@@ -52,6 +66,15 @@ def arguments(data: Data, call: Call) -> tuple[list[object], dict[str, object]]:
         return [_literal(arg) for arg in node.args], named
     except ValueError as err:
         raise BrokenTask(str(err)) from err
+
+
+def check_limits(data: Data, args: list[object]) -> None:
+    """BrokenTask when a call's arguments are beyond what the prompt allows."""
+    for name, value in zip(data.parameters, args, strict=False):
+        low, high = data.limits.get(name, (None, None))
+        number = isinstance(value, int | float)
+        if number and ((low is not None and value < low) or (high is not None and value > high)):  # type: ignore[operator]
+            raise BrokenTask(f"a hidden call has {name} = {value}, which the prompt excludes")
 
 
 def _literal(node: ast.expr) -> object:

@@ -18,7 +18,7 @@ from tiltyard.verifier.kinds.tampering import python_probes
 from tiltyard.verifier.kinds.values import Unreadable, same, untag
 from tiltyard_proto.messages import Command, Graded, Job, Rollout, Task, Verdict
 
-from .data import Call, Data, Options, arguments, expected
+from .data import Call, Data, Options, arguments, check_limits, expected
 
 RESULTS = "results.jsonl"
 RUNNER = script("python_calls")
@@ -28,17 +28,20 @@ class PythonCalls(Kind[Data, Options]):
     """The kind."""
 
     name = "python_calls"
-    version = "2"
+    version = "3"
     data = Data
     options = Options
 
     def plan(self, task: Task, rollout: Rollout) -> Verdict | Job:
         data = self.data_of(task)
+        given = [arguments(data, call) for call in data.calls]
+        for args, _ in given:
+            check_limits(data, args)
         code = extract(final_text(rollout), data.function)
         refusal = _refusal(code, data.function)
         if refusal:
             return verdict(self, rollout, 0.0, reasons=(refusal,))
-        lines = [data.function, *(repr(arguments(data, call)) for call in data.calls)]
+        lines = [data.function, *map(repr, given)]
         return Job(
             rollout=rollout,
             command=Command(

@@ -1,0 +1,1 @@
+"""Kind `c_calls`: a C function, judged by what given calls return."""

@@ -1,0 +1,1 @@
+"""Kind `sql`: a query, judged by its rows on hidden data."""
