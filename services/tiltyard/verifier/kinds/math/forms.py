@@ -75,7 +75,7 @@ def _mixed(expr: Expr) -> bool:
 
 
 def _signed_number(expr: Expr) -> bool:
-    return expr[0] == "n" or (expr[0] == "neg" and expr[1][0] == "n")
+    return bool(expr[0] == "n" or (expr[0] == "neg" and expr[1][0] == "n"))
 
 
 def _power_of_ten(expr: Expr) -> bool:
