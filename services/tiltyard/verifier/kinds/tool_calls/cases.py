@@ -97,10 +97,19 @@ def _calls(reference: Any, tools: dict[str, Made]) -> list[Made]:
         return [{"name": name, "arguments": {}} for name in re.findall(r"\w+", letters[1] or "")]
     if text.startswith(("{", "[")):
         return _calls(json.loads(text), tools)
-    if code := _CALL.fullmatch(text):
+    if (code := _CALL.fullmatch(text)) and not _is_value(text, tools):
         return [{"name": code[1], "arguments": _keywords(code[2])}]
     name, schema = next(iter(tools.items()), ("tool", {}))
     return [{"name": name, "arguments": {next(iter(schema.get("properties", {})), "value"): reference}}]
+
+
+def _is_value(text: str, tools: dict[str, Made]) -> bool:
+    """Is a text the value of a tool's only argument, even where it looks like a call?"""
+    called = _CALL.fullmatch(text.strip())
+    return len(tools) == 1 and all(
+        each.get("required") and len(each["properties"]) == 1 and (called is None or called[1] != name)
+        for name, each in tools.items()
+    )
 
 
 def _call(value: Made) -> Made:
@@ -126,9 +135,10 @@ def _text(case: Case, tools: dict[str, Made]) -> str:
         calls = [call for each in many for call in _calls(each, tools)]
         return json.dumps([{**call, **({} if call["name"] else {"name": ""})} for call in calls])
     text = expanded(submission)
-    if text != submission or len(text) > 10_000:
+    if text != submission or len(text) > 10_000 or text.strip() == "[]":
         return text
-    if re.fullmatch(r"\[\s*\w+(?:\s*,\s*\w+)*\s*\]", text.strip()) or _CALL.fullmatch(text.strip()):
+    code = _CALL.fullmatch(text.strip()) and not _is_value(text, tools)
+    if code or re.fullmatch(r"\[\s*\w+(?:\s*,\s*\w+)*\s*\]", text.strip()):
         return json.dumps(_calls(text, tools))
     if text.strip()[:1] in ("{", "["):
         if '"name"' in text or '"function"' in text:

@@ -37,7 +37,9 @@ def trials(case: Case) -> Sequence[Trial] | Ruling | None:
         data = {**_shop(), "calls": [_NOTE], "facts": facts}
     else:
         data = {**_shop(), "calls": _RETURNS}
-    return [Trial(task=task_of(case, "tool_world", data), texts=(json.dumps(_told(str(case.submission))),))]
+    told = str(case.submission)
+    text = told if told.strip()[:1] in ("[", "{") else json.dumps(_told(told))
+    return [Trial(task=task_of(case, "tool_world", data), texts=(text,))]
 
 
 def _told(words: str) -> list[dict[str, Any]]:
