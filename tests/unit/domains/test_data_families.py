@@ -66,5 +66,7 @@ def test_documents_show_what_is_asked_for(name: str) -> None:
     for task in some(name, "train", 8):
         document = task.prompt[-1].content.casefold()
         fields = task.verification.data["fields"]
-        shown = [field["value"] for field in fields.values() if field["type"] in ("name", "text", "id") and field["value"]]
+        shown = [
+            field["value"] for field in fields.values() if field["type"] in ("name", "text", "id") and field["value"]
+        ]
         assert [value for value in shown if value.casefold() not in document] == []

@@ -47,8 +47,15 @@ def test_pairing_is_the_best_there_is() -> None:
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
-    [([], 0.0), (ROWS[:2], 0.8), ([*ROWS, ROWS[0]], 12 / 14), ([{**row, "made_up": 1} for row in ROWS], 12 / 15), ("lamp", 0.0), ([1, 2, 3], 0.0)],
-)  # fmt: skip
+    [
+        ([], 0.0),
+        (ROWS[:2], 0.8),
+        ([*ROWS, ROWS[0]], 12 / 14),
+        ([{**row, "made_up": 1} for row in ROWS], 12 / 15),
+        ("lamp", 0.0),
+        ([1, 2, 3], 0.0),
+    ],
+)
 def test_items_missing_or_made_up_cost(given: Any, wanted: float) -> None:
     """Recall and precision over all cells."""
     assert score(items(), items=given) == pytest.approx(wanted, abs=1e-5)
@@ -69,15 +76,24 @@ def test_no_items_is_an_answer() -> None:
 @pytest.mark.parametrize(
     ("field", "given", "right"),
     [
-        ({"type": "decimal", "value": "1234.5", "mark": ","}, "1.234,50", True), ({"type": "decimal", "value": "5", "unit": "USD"}, "\u20ac5", False),
-        ({"type": "decimal", "value": "5", "tolerance": "0.01"}, "5.01", True), ({"type": "decimal", "value": "5", "tolerance": "0.01"}, "5.02", False),
-        ({"type": "integer", "value": "5"}, "5.5", False), ({"type": "integer", "value": "5"}, 5.0, True), ({"type": "boolean", "value": "yes"}, True, True),
-        ({"type": "boolean", "value": "yes"}, "no", False), ({"type": "id", "value": "DE 12-3"}, "de123", True), ({"type": "id", "value": "DE123"}, "DE124", False),
-        ({"type": "name", "value": "Brightwater Logistics"}, "Brightwater Logistic", True), ({"type": "name", "value": "Able Holding"}, "Unable Holding", False),
-        ({"type": "name", "value": "Warehouse 12 North"}, "Warehouse 13 North", False), ({"type": "name", "value": "ACME"}, "ACNE", False),
-        ({"type": "name", "value": "A.C.M.E., Inc."}, "a c m e inc", True), ({"value": "blue", "others": ["navy"]}, "Navy", True),
+        ({"type": "decimal", "value": "1234.5", "mark": ","}, "1.234,50", True),
+        ({"type": "decimal", "value": "5", "unit": "USD"}, "\u20ac5", False),
+        ({"type": "decimal", "value": "5", "tolerance": "0.01"}, "5.01", True),
+        ({"type": "decimal", "value": "5", "tolerance": "0.01"}, "5.02", False),
+        ({"type": "integer", "value": "5"}, "5.5", False),
+        ({"type": "integer", "value": "5"}, 5.0, True),
+        ({"type": "boolean", "value": "yes"}, True, True),
+        ({"type": "boolean", "value": "yes"}, "no", False),
+        ({"type": "id", "value": "DE 12-3"}, "de123", True),
+        ({"type": "id", "value": "DE123"}, "DE124", False),
+        ({"type": "name", "value": "Brightwater Logistics"}, "Brightwater Logistic", True),
+        ({"type": "name", "value": "Able Holding"}, "Unable Holding", False),
+        ({"type": "name", "value": "Warehouse 12 North"}, "Warehouse 13 North", False),
+        ({"type": "name", "value": "ACME"}, "ACNE", False),
+        ({"type": "name", "value": "A.C.M.E., Inc."}, "a c m e inc", True),
+        ({"value": "blue", "others": ["navy"]}, "Navy", True),
     ],
-)  # fmt: skip
+)
 def test_types_compare_as_they_should(field: dict[str, Any], given: object, right: bool) -> None:
     """Locale, currency, tolerance, truth values, identifiers, names, alternatives."""
     assert grade(task(x=field), json.dumps({"x": given})).passed is right
@@ -94,11 +110,14 @@ def test_nested_objects_are_read_by_path() -> None:
 @pytest.mark.parametrize(
     "field",
     [
-        {"type": "id", "value": "DE89370400440532013001", "scheme": "iban"}, {"type": "boolean", "value": "perhaps"},
-        {"type": "decimal", "value": "5", "tolerance": "some"}, {"type": "items", "columns": COLUMNS, "rows": [{"colour": "red"}]},
-        {"type": "items", "columns": COLUMNS, "rows": [{"price": "much"}]}, {"value": "x", "others": ["y"], "type": "decimal"},
+        {"type": "id", "value": "DE89370400440532013001", "scheme": "iban"},
+        {"type": "boolean", "value": "perhaps"},
+        {"type": "decimal", "value": "5", "tolerance": "some"},
+        {"type": "items", "columns": COLUMNS, "rows": [{"colour": "red"}]},
+        {"type": "items", "columns": COLUMNS, "rows": [{"price": "much"}]},
+        {"value": "x", "others": ["y"], "type": "decimal"},
     ],
-)  # fmt: skip
+)
 def test_broken_references_are_the_tasks_fault(field: dict[str, Any]) -> None:
     """Check digits, types of cells, columns that aren't there."""
     with pytest.raises(BrokenTask):

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from tiltyard.verifier.kinds import strict_json
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(exclude_categories=("Cs",)), max_size=9),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.text(st.characters(exclude_categories=("Cs",)), max_size=9),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=12,
 )
@@ -27,10 +30,26 @@ def test_what_json_writes_is_read_back(value: object) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"a": 1, "a": 1}', "[NaN]", "[Infinity]", "[-Infinity]", "[1e999]", "[" + "9" * 61 + "]", "[1,]", "{'a': 1}", "[1] [2]",
-        "[" * 101 + "]" * 101, "[" * 60_000, '{"a":' * 20_000, '["\ud800"]', '["\\ud800"]', '["\\udc00\\ud800"]', '["a', "", "text",
+        '{"a": 1, "a": 1}',
+        "[NaN]",
+        "[Infinity]",
+        "[-Infinity]",
+        "[1e999]",
+        "[" + "9" * 61 + "]",
+        "[1,]",
+        "{'a': 1}",
+        "[1] [2]",
+        "[" * 101 + "]" * 101,
+        "[" * 60_000,
+        '{"a":' * 20_000,
+        '["\ud800"]',
+        '["\\ud800"]',
+        '["\\udc00\\ud800"]',
+        '["a',
+        "",
+        "text",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_plain_json_is_refused(text: str) -> None:
     """Twice-given keys, numbers out of range, depth, halves of pairs, and what isn't JSON."""
     with pytest.raises(strict_json.Unreadable):

@@ -23,12 +23,21 @@ def task(kind: str, value: Any, options: dict[str, Any] | None = None, **data: A
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        ("number", 0.3, "0.30000000000000004"), ("number", "3", "3.0"), ("integer", 3, "Answer: 3"), ("number", 1234.5, "**Answer:** $1,234.50"),
-        ("number", 5, "I see 4 rows.\nAnswer: 4\nNo, one more.\nFinal answer: 5."), ("text", "Norway", "answer: norway"), ("null", None, "none"),
-        ("date", "2024-03-01", "1 March 2024"), ("boolean", True, "Yes"), ("list", ["a", "b"], 'Answer: ["b", "a"]'), ("number", 2, '{"answer": 2}'),
-        ("rows", [["a", 1], ["b", 2.5]], "```json\n[[\"B\", 2.5], [\"a\", \"1\"]]\n```"), ("rows", [["a", 1]], '[{"name": "a", "n": 1}]'),
+        ("number", 0.3, "0.30000000000000004"),
+        ("number", "3", "3.0"),
+        ("integer", 3, "Answer: 3"),
+        ("number", 1234.5, "**Answer:** $1,234.50"),
+        ("number", 5, "I see 4 rows.\nAnswer: 4\nNo, one more.\nFinal answer: 5."),
+        ("text", "Norway", "answer: norway"),
+        ("null", None, "none"),
+        ("date", "2024-03-01", "1 March 2024"),
+        ("boolean", True, "Yes"),
+        ("list", ["a", "b"], 'Answer: ["b", "a"]'),
+        ("number", 2, '{"answer": 2}'),
+        ("rows", [["a", 1], ["b", 2.5]], '```json\n[["B", 2.5], ["a", "1"]]\n```'),
+        ("rows", [["a", 1]], '[{"name": "a", "n": 1}]'),
     ],
-)  # fmt: skip
+)
 def test_right_answers_pass(kind: str, value: Any, text: str) -> None:
     """In their usual forms, behind a mark, alone or as JSON."""
     assert grade(task(kind, value), text).passed
@@ -37,12 +46,28 @@ def test_right_answers_pass(kind: str, value: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        ("number", 3, "4"), ("number", 3, "3 or 4"), ("number", 0.3, "0.31"), ("integer", 3, "3.4"), ("number", 3, ""), ("text", "Niger", "Nigeria"),
-        ("text", "a", "a" * 300), ("boolean", True, "no"), ("list", ["a", "a"], '["a"]'), ("list", ["a"], '["a"] ["a"]'), ("null", None, "5"),
-        ("rows", [["a", 1]], '[["a", 2]]'), ("rows", [["a", 1]], '[[1, "a"]]'), ("rows", [["a", None]], '[["a", 0]]'), ("rows", [["a", 1]], "[1]"),
-        ("list", ["a"], '{"a": ["a"]}'), ("number", 1, "true"), ("list", [1], "[true]"), ("list", ["a"], "[" * 5000), ("number", 5, '{"k": 1, "k": 5}'),
+        ("number", 3, "4"),
+        ("number", 3, "3 or 4"),
+        ("number", 0.3, "0.31"),
+        ("integer", 3, "3.4"),
+        ("number", 3, ""),
+        ("text", "Niger", "Nigeria"),
+        ("text", "a", "a" * 300),
+        ("boolean", True, "no"),
+        ("list", ["a", "a"], '["a"]'),
+        ("list", ["a"], '["a"] ["a"]'),
+        ("null", None, "5"),
+        ("rows", [["a", 1]], '[["a", 2]]'),
+        ("rows", [["a", 1]], '[[1, "a"]]'),
+        ("rows", [["a", None]], '[["a", 0]]'),
+        ("rows", [["a", 1]], "[1]"),
+        ("list", ["a"], '{"a": ["a"]}'),
+        ("number", 1, "true"),
+        ("list", [1], "[true]"),
+        ("list", ["a"], "[" * 5000),
+        ("number", 5, '{"k": 1, "k": 5}'),
     ],
-)  # fmt: skip
+)
 def test_wrong_answers_score_nothing(kind: str, value: Any, text: str) -> None:
     """Near misses, other types, too much text, several values."""
     verdict = grade(task(kind, value), text)
@@ -50,7 +75,10 @@ def test_wrong_answers_score_nothing(kind: str, value: Any, text: str) -> None:
     assert verdict.reasons
 
 
-@given(st.lists(st.tuples(st.integers(-9, 9), st.sampled_from("abc")), min_size=1, max_size=8), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.tuples(st.integers(-9, 9), st.sampled_from("abc")), min_size=1, max_size=8),
+    st.randoms(use_true_random=False),
+)
 def test_rows_are_a_multiset(rows: list[tuple[int, str]], rng: random.Random) -> None:
     """Shuffled rows pass; with one changed, left out or doubled they don't."""
     shuffled = [list(row) for row in rows]
@@ -69,8 +97,17 @@ def test_order_and_repeats_count_as_declared() -> None:
     assert grade(task("list", ["a", "b"], {"distinct": True}), '["b", "a", "a"]').passed
 
 
-@pytest.mark.parametrize(("chosen", "right"), [(["a", "b", "c"], True), (["a", "b", "d"], True), (["a", "b", "e"], False),
-                                              (["b", "a", "c"], False), (["a", "b", "c", "d"], False), (["a", "c", "d"], False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("chosen", "right"),
+    [
+        (["a", "b", "c"], True),
+        (["a", "b", "d"], True),
+        (["a", "b", "e"], False),
+        (["b", "a", "c"], False),
+        (["a", "b", "c", "d"], False),
+        (["a", "c", "d"], False),
+    ],
+)
 def test_any_of_the_tied_rows_will_do(chosen: list[str], right: bool) -> None:
     """The last place goes to either of two; the places before are fixed."""
     wanted = task("list", ["a", "b"], {"ordered": True}, tied=["c", "d"], choose=1)
@@ -93,7 +130,10 @@ def test_the_mark_can_be_demanded() -> None:
     assert not grade(task("number", 3, {"answer": "line"}), "3").passed
 
 
-@pytest.mark.parametrize(("kind", "value"), [("number", "much"), ("date", "soon"), ("rows", [[1], [1, 2]]), ("list", 5), ("boolean", "perhaps")])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("number", "much"), ("date", "soon"), ("rows", [[1], [1, 2]]), ("list", 5), ("boolean", "perhaps")],
+)
 def test_broken_references_are_the_tasks_fault(kind: str, value: Any) -> None:
     """A value that isn't of its type."""
     with pytest.raises(BrokenTask):

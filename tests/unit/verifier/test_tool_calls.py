@@ -16,7 +16,11 @@ TOOL: dict[str, Any] = {
     "name": "area",
     "parameters": {
         "type": "object",
-        "properties": {"base": {"type": "integer"}, "label": {"type": "string"}, "unit": {"type": "string", "default": "m"}},
+        "properties": {
+            "base": {"type": "integer"},
+            "label": {"type": "string"},
+            "unit": {"type": "string", "default": "m"},
+        },
         "required": ["base"],
     },
 }
@@ -25,7 +29,9 @@ CALL: dict[str, Any] = {"name": "area", "arguments": {"base": 10, "label": "a - 
 
 def task(calls: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **options: Any) -> Task:
     data = {"tools": tools or [TOOL], "calls": calls}
-    return Task(id="t", domain="tools.test", prompt=(), verification=Verification(kind="tool_calls", data=data, options=options))
+    return Task(
+        id="t", domain="tools.test", prompt=(), verification=Verification(kind="tool_calls", data=data, options=options)
+    )
 
 
 def call(**arguments: Any) -> dict[str, Any]:
@@ -35,11 +41,21 @@ def call(**arguments: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps([CALL]), json.dumps(CALL), f"```json\n{json.dumps(CALL)}\n```", f"<tool_call>{json.dumps(CALL)}</tool_call>",
-        json.dumps({"tool_calls": [{"id": "1", "type": "function", "function": {**CALL, "arguments": json.dumps(CALL["arguments"])}}]}),
-        json.dumps(call(base=10.0, label="a  - b ", unit="m")), json.dumps({"name": "area", "parameters": CALL["arguments"]}),
+        json.dumps([CALL]),
+        json.dumps(CALL),
+        f"```json\n{json.dumps(CALL)}\n```",
+        f"<tool_call>{json.dumps(CALL)}</tool_call>",
+        json.dumps(
+            {
+                "tool_calls": [
+                    {"id": "1", "type": "function", "function": {**CALL, "arguments": json.dumps(CALL["arguments"])}}
+                ]
+            }
+        ),
+        json.dumps(call(base=10.0, label="a  - b ", unit="m")),
+        json.dumps({"name": "area", "parameters": CALL["arguments"]}),
     ],
-)  # fmt: skip
+)
 def test_the_same_call_passes_however_it_is_wrapped(text: str) -> None:
     """Lists, objects, fences, tags and the wrapping of chat interfaces."""
     assert grade(task([CALL]), text).passed
@@ -48,14 +64,32 @@ def test_the_same_call_passes_however_it_is_wrapped(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "area(base=10)", "[]", "[1]", json.dumps([CALL, CALL]), json.dumps(call(base="10", label="a - b")), json.dumps(call(base=10)),
-        json.dumps(call(base=True, label="a - b")), json.dumps(call(base=10, label="ab")), json.dumps(call(base=10, label="A - B")),
-        json.dumps(call(base=10, label="a - b", unit="cm")), json.dumps(call(base=10, label="a - b", zzz=1)), '{"name": "area"}',
-        json.dumps({**CALL, "name": "volume"}), json.dumps({**CALL, "tool": "area"}), '{"name": "area", "arguments": {"base": 10, "base": 10}}',
-        '{"name": "area", "arguments": {"base": NaN}}', "[" * 60_000, '{"name": "area", "arguments": "{"}', "<tool_call>{}", '"\ud800"',
-        '{"name": "area", "arguments": {"base": ' + "9" * 5000 + "}}", json.dumps([CALL] * 65), json.dumps({"name": ["area"]}),
+        "",
+        "area(base=10)",
+        "[]",
+        "[1]",
+        json.dumps([CALL, CALL]),
+        json.dumps(call(base="10", label="a - b")),
+        json.dumps(call(base=10)),
+        json.dumps(call(base=True, label="a - b")),
+        json.dumps(call(base=10, label="ab")),
+        json.dumps(call(base=10, label="A - B")),
+        json.dumps(call(base=10, label="a - b", unit="cm")),
+        json.dumps(call(base=10, label="a - b", zzz=1)),
+        '{"name": "area"}',
+        json.dumps({**CALL, "name": "volume"}),
+        json.dumps({**CALL, "tool": "area"}),
+        '{"name": "area", "arguments": {"base": 10, "base": 10}}',
+        '{"name": "area", "arguments": {"base": NaN}}',
+        "[" * 60_000,
+        '{"name": "area", "arguments": "{"}',
+        "<tool_call>{}",
+        '"\ud800"',
+        '{"name": "area", "arguments": {"base": ' + "9" * 5000 + "}}",
+        json.dumps([CALL] * 65),
+        json.dumps({"name": ["area"]}),
     ],
-)  # fmt: skip
+)
 def test_other_calls_score_nothing(text: str) -> None:
     """Wrong types, names, values, numbers of calls, and what isn't strict JSON; each with a reason."""
     verdict = grade(task([CALL]), text)
@@ -100,11 +134,15 @@ def test_no_call_is_an_answer_that_must_be_given() -> None:
 @pytest.mark.parametrize(
     ("calls", "tools"),
     [
-        ([call(base="10")], None), ([{"name": "volume", "arguments": {}}], None), ([call(base=1, zzz=1)], None),
-        ([call(base=1)], [TOOL, TOOL]), ([call(base=1)], [{"name": "area", "parameters": {"type": 5}}]),
-        ([{**call(base=1), "others": {"base": ["2"]}}], None), ([{**call(base=1), "optional": ["base"]}], None),
+        ([call(base="10")], None),
+        ([{"name": "volume", "arguments": {}}], None),
+        ([call(base=1, zzz=1)], None),
+        ([call(base=1)], [TOOL, TOOL]),
+        ([call(base=1)], [{"name": "area", "parameters": {"type": 5}}]),
+        ([{**call(base=1), "others": {"base": ["2"]}}], None),
+        ([{**call(base=1), "optional": ["base"]}], None),
     ],
-)  # fmt: skip
+)
 def test_a_reference_that_its_tools_refuse_is_the_tasks_fault(calls: Any, tools: Any) -> None:
     """Whatever is submitted: no score."""
     with pytest.raises(BrokenTask):

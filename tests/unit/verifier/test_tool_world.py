@@ -14,7 +14,11 @@ from tiltyard_proto.messages import Task, Verification
 
 
 def action(name: str, parameters: dict[str, str], *steps: tuple[Any, ...]) -> dict[str, Any]:
-    schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in parameters.items()}, "required": list(parameters)}
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": kind} for key, kind in parameters.items()},
+        "required": list(parameters),
+    }
     made = [dict(zip(("op", "table", "key", "field", "value"), step, strict=False)) for step in steps]
     return {"tool": {"name": name, "parameters": schema}, "steps": made}
 
@@ -22,15 +26,19 @@ def action(name: str, parameters: dict[str, str], *steps: tuple[Any, ...]) -> di
 WORLD: dict[str, Any] = {
     "state": {"accounts": {"a": {"cents": 500, "tags": []}, "b": {"cents": 0, "tags": []}}, "log": {}},
     "actions": [
-        action("move", {"source": "string", "target": "string", "cents": "integer"},
-               ("at_least", "accounts", "$source", "cents", "$cents"), ("add", "accounts", "$source", "cents", {"minus": "$cents"}),
-               ("add", "accounts", "$target", "cents", "$cents")),
+        action(
+            "move",
+            {"source": "string", "target": "string", "cents": "integer"},
+            ("at_least", "accounts", "$source", "cents", "$cents"),
+            ("add", "accounts", "$source", "cents", {"minus": "$cents"}),
+            ("add", "accounts", "$target", "cents", "$cents"),
+        ),
         action("tag", {"id": "string", "tag": "string"}, ("append", "accounts", "$id", "tags", "$tag")),
         action("open", {"id": "string"}, ("insert", "accounts", "$id", "", {"cents": 0, "tags": []})),
         action("close", {"id": "string"}, ("is", "accounts", "$id", "cents", [0]), ("delete", "accounts", "$id")),
         action("double", {"id": "string"}, ("add", "accounts", "$id", "cents", {"get": ["accounts", "$id", "cents"]})),
     ],
-}  # fmt: skip
+}
 MOVE = {"name": "move", "arguments": {"source": "a", "target": "b", "cents": 200}}
 
 
@@ -59,17 +67,28 @@ def test_independent_calls_commute() -> None:
     """All orders of calls that don't touch each other reach the same state."""
     calls = [MOVE, call("tag", id="a", tag="x"), call("open", id="c")]
     assert all(passed(list(order), *calls) for order in itertools.permutations(calls))
-    assert not passed([call("tag", id="a", tag="y"), call("tag", id="a", tag="x")], call("tag", id="a", tag="x"), call("tag", id="a", tag="y"))
+    assert not passed(
+        [call("tag", id="a", tag="y"), call("tag", id="a", tag="x")],
+        call("tag", id="a", tag="x"),
+        call("tag", id="a", tag="y"),
+    )
 
 
 @pytest.mark.parametrize(
     "calls",
     [
-        [], [call("move", source="a", target="b", cents=199)], [MOVE, call("open", id="c")], [call("move", source="a", target="b", cents=501)],
-        [call("move", source="b", target="a", cents=-200)], [call("move", source="a", target="c", cents=200)], [{"name": "nope"}],
-        [call("move", source="a", target="b", cents="200")], [MOVE] * 31, [call("double", id="a")] * 25,
+        [],
+        [call("move", source="a", target="b", cents=199)],
+        [MOVE, call("open", id="c")],
+        [call("move", source="a", target="b", cents=501)],
+        [call("move", source="b", target="a", cents=1)],
+        [call("move", source="a", target="c", cents=200)],
+        [{"name": "nope"}],
+        [call("move", source="a", target="b", cents="200")],
+        [MOVE] * 31,
+        [call("double", id="a")] * 25,
     ],
-)  # fmt: skip
+)
 def test_other_states_score_nothing(calls: list[dict[str, Any]]) -> None:
     """Too little, too much, elsewhere, nothing, and more calls than any plan needs."""
     verdict = grade(task([MOVE]), json.dumps(calls))
@@ -113,7 +132,10 @@ def test_broken_references_and_worlds_are_the_tasks_fault(calls: Any, more: Any)
 
 def test_facts_that_hold_are_fine() -> None:
     """A row that must be there and a value that must be reached."""
-    facts = [{"table": "accounts", "key": "b", "field": "cents", "value": 200}, {"table": "accounts", "key": "z", "value": False}]
+    facts = [
+        {"table": "accounts", "key": "b", "field": "cents", "value": 200},
+        {"table": "accounts", "key": "z", "value": False},
+    ]
     assert passed([MOVE], MOVE, facts=facts)
 
 

@@ -28,6 +28,7 @@ PEOPLE = ("Ada Moss", "Jon Vale", "Mia Stone", "Leo Hart", "Ines Wood", "Omar Re
 GOODS = ("paper", "cable", "lamp", "desk", "chair", "filter", "pump", "label", "crate", "brush", "valve", "sensor")
 CITIES = ("Oslo", "Lisbon", "Graz", "Turin", "Cork", "Malmo", "Ghent", "Porto")
 _CENT = Decimal("0.01")
+Items = tuple[dict[str, Any], ...]
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,8 +118,12 @@ def _iban(rng: random.Random) -> str:
 def _statement(rng: random.Random, items: int) -> Paper:
     start, opening = _day(rng), _money(rng, 100, 9000)
     booked = sorted(start + timedelta(days=rng.randint(0, 27)) for _ in range(items))
-    rows = tuple(
-        {"date": day, "text": f"{rng.choice(LAST)} {rng.randint(100, 999)}", "amount": _money(rng, 1, 800) * rng.choice((1, -1))}
+    rows: Items = tuple(
+        {
+            "date": day,
+            "text": f"{rng.choice(LAST)} {rng.randint(100, 999)}",
+            "amount": _money(rng, 1, 800) * rng.choice((1, -1)),
+        }
         for day in booked
     )
     closing = opening + sum((row["amount"] for row in rows), Decimal(0))
@@ -128,14 +133,20 @@ def _statement(rng: random.Random, items: int) -> Paper:
         "opening_balance": Fact(type="decimal", value=opening, caption="Opening balance"),
         "closing_balance": Fact(type="decimal", value=closing, caption="Closing balance"),
     }
-    noise = (("Branch", rng.choice(CITIES)), ("Overdraft limit", _money(rng, 500, 3000)), ("Page", 1), ("Printed", _day(rng)))
+    noise = (
+        ("Branch", rng.choice(CITIES)),
+        ("Overdraft limit", _money(rng, 500, 3000)),
+        ("Page", 1),
+        ("Printed", _day(rng)),
+    )
     columns = {"date": "date", "text": "text", "amount": "decimal"}
     return Paper(title="Account statement", facts=facts, items=rows, columns=columns, noise=noise)
 
 
 def _order(rng: random.Random, items: int) -> Paper:
-    rows = tuple(
-        {"goods": goods, "quantity": rng.randint(1, 40), "price": _money(rng, 1, 90)} for goods in rng.sample(GOODS, items)
+    rows: Items = tuple(
+        {"goods": goods, "quantity": rng.randint(1, 40), "price": _money(rng, 1, 90)}
+        for goods in rng.sample(GOODS, items)
     )
     total = sum((row["quantity"] * row["price"] for row in rows), Decimal(0))
     facts = {
@@ -144,14 +155,31 @@ def _order(rng: random.Random, items: int) -> Paper:
         "delivery_date": Fact(type="date", value=_day(rng), caption="Deliver by"),
         "total": Fact(type="decimal", value=total, caption="Total"),
     }
-    noise = (("Ordered on", _day(rng)), ("Supplier", _company(rng)), ("Deposit", _money(rng, 10, 90)), ("Contact", rng.choice(PEOPLE)))
+    noise = (
+        ("Ordered on", _day(rng)),
+        ("Supplier", _company(rng)),
+        ("Deposit", _money(rng, 10, 90)),
+        ("Contact", rng.choice(PEOPLE)),
+    )
     columns = {"goods": "text", "quantity": "integer", "price": "decimal"}
     return Paper(title="Purchase order", facts=facts, items=rows, columns=columns, noise=noise)
 
 
 def _payslip(rng: random.Random, items: int) -> Paper:
-    names = ("income tax", "health insurance", "pension", "union fee", "parking", "canteen", "phone", "loan", "travel pass")
-    rows = tuple({"name": name, "amount": _money(rng, 5, 300)} for name in rng.sample(names, min(items, len(names))))
+    names = (
+        "income tax",
+        "health insurance",
+        "pension",
+        "union fee",
+        "parking",
+        "canteen",
+        "phone",
+        "loan",
+        "travel pass",
+    )
+    rows: Items = tuple(
+        {"name": name, "amount": _money(rng, 5, 300)} for name in rng.sample(names, min(items, len(names)))
+    )
     gross = _money(rng, 3000, 7000)
     facts = {
         "employee": Fact(type="name", value=rng.choice(PEOPLE), caption="Employee"),
@@ -159,8 +187,18 @@ def _payslip(rng: random.Random, items: int) -> Paper:
         "gross": Fact(type="decimal", value=gross, caption="Gross pay"),
         "net": Fact(type="decimal", value=gross - sum((row["amount"] for row in rows), Decimal(0)), caption="Net pay"),
     }
-    noise = (("Employer", _company(rng)), ("Gross pay last month", _money(rng, 3000, 7000)), ("Days of leave", rng.randint(0, 30)))
-    return Paper(title="Pay slip; deductions below", facts=facts, items=rows, columns={"name": "text", "amount": "decimal"}, noise=noise)
+    noise = (
+        ("Employer", _company(rng)),
+        ("Gross pay last month", _money(rng, 3000, 7000)),
+        ("Days of leave", rng.randint(0, 30)),
+    )
+    return Paper(
+        title="Pay slip; deductions below",
+        facts=facts,
+        items=rows,
+        columns={"name": "text", "amount": "decimal"},
+        noise=noise,
+    )
 
 
 def _report(rng: random.Random, items: int) -> Paper:

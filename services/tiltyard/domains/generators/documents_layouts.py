@@ -42,7 +42,11 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
             return day.isoformat()
         if self.name == "words":
             return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
-        return f"{day.day:02}.{day.month:02}.{day.year}" if self.order == "dmy" else f"{day.month:02}/{day.day:02}/{day.year}"
+        return (
+            f"{day.day:02}.{day.month:02}.{day.year}"
+            if self.order == "dmy"
+            else f"{day.month:02}/{day.day:02}/{day.year}"
+        )
 
 
 _PLAIN = (Style(name="plain", mark=".", order=""), Style(name="words", mark=".", order=""))

@@ -31,8 +31,7 @@ TABLES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "stocks": ("stocks.csv", ("symbol",), ("price",)),
     "iris": ("iris.json", ("species",), ("sepalLength", "sepalWidth", "petalLength", "petalWidth")),
     "electricity": ("iowa-electricity.csv", ("source",), ("net_generation",)),
-    "bacteria": ("burtin.json", ("Gram_Staining", "Genus"), ("Penicillin", "Streptomycin", "Neomycin")),
-    "airports": ("airports.csv", ("state",), ("latitude", "longitude")),
+    "driving": ("driving.json", ("side",), ("miles", "gas", "year")),
 }
 """File, columns that group, columns that measure."""
 _SHOWN = 5
@@ -46,7 +45,11 @@ def _rows(name: str) -> tuple[Row, ...]:
     if spec is None or not spec.submodule_search_locations:
         raise ValueError("the tables need the package vega-datasets: pip install vega-datasets")
     text = (Path(spec.submodule_search_locations[0]) / "_data" / file).read_text("utf-8")
-    found = json.loads(text, parse_float=str, parse_int=str) if file.endswith(".json") else csv.DictReader(io.StringIO(text))
+    found = (
+        json.loads(text, parse_float=str, parse_int=str)
+        if file.endswith(".json")
+        else csv.DictReader(io.StringIO(text))
+    )
     return tuple(row for row in found if all(row.get(each) not in (None, "", "null") for each in (*groups, *numbers)))
 
 
@@ -73,7 +76,9 @@ def _draft(template: str, rows: list[Row], columns: tuple[str, ...], asked: Aske
     answer = json.dumps(value + data.get("tied", [])[: data.get("choose", 0)]) if isinstance(value, list) else value
     return Draft(
         template=template,
-        fields={"prompt": f"{table}\n\n{question}\n\nThink as long as you like, then end with a line `Answer: {form}`."},
+        fields={
+            "prompt": f"{table}\n\n{question}\n\nThink as long as you like, then end with a line `Answer: {form}`."
+        },
         data=data,
         options=options,
         reference=f"Answer: {answer}",
@@ -102,7 +107,12 @@ def _rounded(value: Decimal, places: int) -> str:
 def _count_above(rng: random.Random, rows: list[Row], group: str, number: str) -> Asked:
     limit = rng.choice(_values(rows, number))
     count = sum(value > limit for value in _values(rows, number))
-    return f"How many rows have a {number} above {_number(limit)}?", {"type": "integer", "value": str(count)}, {}, "<number>"
+    return (
+        f"How many rows have a {number} above {_number(limit)}?",
+        {"type": "integer", "value": str(count)},
+        {},
+        "<number>",
+    )
 
 
 def _count_group(rng: random.Random, rows: list[Row], group: str, number: str) -> Asked:
@@ -155,7 +165,9 @@ def _top(rng: random.Random, rows: list[Row], group: str, number: str) -> Asked 
         return None  # a tie above the last place has no order
     tied = [row["id"] for row in ranked[2:] if Decimal(row[number]) == values[2]]
     data: dict[str, Any] = {"type": "list", "value": [row["id"] for row in ranked[:2]], "tied": tied, "choose": 1}
-    question = f"Which three rows have the largest {number}? From the largest down; of rows that tie for third, any one."
+    question = (
+        f"Which three rows have the largest {number}? From the largest down; of rows that tie for third, any one."
+    )
     return question, data, {"ordered": True}, '["<id>", "<id>", "<id>"]'
 
 
@@ -172,7 +184,9 @@ def _sums(rng: random.Random, rows: list[Row], group: str, number: str) -> Asked
     names = sorted({row[group] for row in rows})
     if not 2 <= len(names) <= 8:
         return None
-    sums = [[name, _number(sum(_values([row for row in rows if row[group] == name], number), Decimal(0)))] for name in names]
+    sums = [
+        [name, _number(sum(_values([row for row in rows if row[group] == name], number), Decimal(0)))] for name in names
+    ]
     question = f"What is the sum of {number} for each {group}? One pair for each, in any order."
     return question, {"type": "rows", "value": sums}, {}, '[["<value>", <sum>], ...]'
 

@@ -138,8 +138,7 @@ def _task(template: str, offered: list[tool_sets.Tool], said: tuple[tuple[str, s
     return Draft(
         template=template,
         messages=tuple(
-            ChatMessage(role=role, content=first if not at else text)  # type: ignore[arg-type]
-            for at, (role, text) in enumerate(said)
+            ChatMessage(role=role, content=first if not at else text) for at, (role, text) in enumerate(said)
         ),
         data={"tools": tools, "calls": calls},
         reference=json.dumps(calls),

@@ -7,6 +7,7 @@ Invariant: a request says each argument in the form in which the tool wants it, 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
 
@@ -20,9 +21,11 @@ Tool = tuple[str, str, dict[str, str], str]
 """Name, description, parameters, request."""
 SETS: dict[str, tuple[Tool, ...]] = {
     "travel": (
-        ("book_flight", "Book seats on a flight", {"origin": "city", "destination": "city", "day": "day", "seats": "1-6"},
+        ("book_flight", "Book seats on a flight",
+         {"origin": "city", "destination": "city", "day": "day", "seats": "1-6"},
          "book {seats} seat(s) on a flight from {origin} to {destination} on {day}"),
-        ("reserve_hotel", "Reserve a hotel room", {"city": "city", "check_in": "day", "nights": "1-14", "breakfast": "bool?"},
+        ("reserve_hotel", "Reserve a hotel room",
+         {"city": "city", "check_in": "day", "nights": "1-14", "breakfast": "bool?"},
          "reserve a hotel room in {city} from {check_in} for {nights} night(s){breakfast| with breakfast}"),
         ("rent_car", "Rent a car", {"city": "city", "days": "1-21", "size": "small|medium|large"},
          "rent a {size} car in {city} for {days} day(s)"),
@@ -34,7 +37,8 @@ SETS: dict[str, tuple[Tool, ...]] = {
     "home": (
         ("set_light", "Set a light", {"room": "room", "brightness": "1-100", "colour": "white|warm|blue|red"},
          "set the {colour} light in the {room} to brightness {brightness}"),
-        ("set_heating", "Set the heating", {"room": "room", "celsius": "15-24"}, "heat the {room} to {celsius} degrees"),
+        ("set_heating", "Set the heating",
+         {"room": "room", "celsius": "15-24"}, "heat the {room} to {celsius} degrees"),
         ("lock_door", "Lock or unlock a door", {"door": "front|back|garden|garage", "locked": "bool"},
          "set the lock of the {door} door to {locked}"),
         ("start_timer", "Start a timer", {"label": "goods", "minutes": "1-180"},
@@ -55,7 +59,8 @@ SETS: dict[str, tuple[Tool, ...]] = {
          "find a free slot of {minutes} minutes for {person} on {day}"),
     ),
     "shop": (
-        ("add_to_cart", "Put goods into the cart", {"item": "goods", "quantity": "1-40"}, "put {quantity} x {item} into the cart"),
+        ("add_to_cart", "Put goods into the cart",
+         {"item": "goods", "quantity": "1-40"}, "put {quantity} x {item} into the cart"),
         ("apply_coupon", "Apply a coupon", {"code": "code", "cart_id": "id"}, "apply coupon {code} to cart {cart_id}"),
         ("ship_order", "Ship an order", {"order_id": "id", "city": "city", "express": "bool?"},
          "ship order {order_id} to {city}{express| by express}"),
@@ -67,7 +72,8 @@ SETS: dict[str, tuple[Tool, ...]] = {
     "finance": (
         ("transfer", "Transfer money", {"from_account": "id", "to_account": "id", "amount": "money"},
          "transfer {amount} from account {from_account} to account {to_account}"),
-        ("loan_payment", "Work out a loan's payments", {"principal": "1000-90000", "annual_rate": "rate", "months": "6-120"},
+        ("loan_payment", "Work out a loan's payments",
+         {"principal": "1000-90000", "annual_rate": "rate", "months": "6-120"},
          "work out the payments of a loan of {principal} at an annual rate of {annual_rate} over {months} months"),
         ("convert", "Convert a currency", {"amount": "money", "source": "EUR|USD|GBP|CHF", "target": "JPY|SEK|NOK|INR"},
          "convert {amount} from {source} to {target}"),
@@ -134,7 +140,7 @@ def draw(rng: random.Random, drawn: str) -> Any:
         return rng.random() < 0.5
     if "|" in drawn:
         return rng.choice(drawn.split("|"))
-    made = {
+    made: dict[str, Callable[[], Any]] = {
         "rooms": lambda: rng.sample(ROOMS, rng.randint(2, 4)),
         "people": lambda: rng.sample(NAMES, rng.randint(2, 3)),
         "ints": lambda: [rng.randint(-99, 99) for _ in range(rng.randint(3, 6))],

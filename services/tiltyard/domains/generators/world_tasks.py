@@ -85,7 +85,7 @@ Reply with one JSON list of calls that does exactly this and nothing else, each 
 
 def generate(request: Request) -> Iterator[Draft]:
     """Tasks of one world, endlessly. Options: `world`, `rows`, `goals`."""
-    from .worlds import WORLDS  # noqa: PLC0415  # it is made of this module's parts
+    from .worlds import WORLDS  # it is made of this module's parts
 
     options = request.options
     world: WorldKind = WORLDS[options["world"]]
@@ -112,11 +112,11 @@ def _apart(rng: random.Random, world: WorldKind, state: State, names: list[str])
 
 def _draft(world: WorldKind, template: str, state: State, goals: list[Goal]) -> Draft:
     calls = [each for one in goals for each in one.calls]
-    shown = "\n".join(
-        f"{table} {key}: {json.dumps(row)}" for table, rows in state.items() for key, row in rows.items()
-    )
+    shown = "\n".join(f"{table} {key}: {json.dumps(row)}" for table, rows in state.items() for key, row in rows.items())
     tools = "\n".join(json.dumps(each["tool"]) for each in world.actions)
-    tasks = "\n".join(f"{number}. {one.text}" for number, one in enumerate(goals, 1)) if len(goals) > 1 else goals[0].text
+    tasks = (
+        "\n".join(f"{number}. {one.text}" for number, one in enumerate(goals, 1)) if len(goals) > 1 else goals[0].text
+    )
     return Draft(
         template=template,
         fields={"prompt": _PROMPT.format(intro=world.intro, state=shown, tools=tools, tasks=tasks)},

@@ -22,11 +22,13 @@ def _orders(rng: random.Random, rows: int) -> State:
     keys = ids(rng, "o", rows)
     orders = {
         key: {
-            "customer": rng.choice(PEOPLE[: 2 + rows // 2]), "item": rng.choice(_ITEMS), "cents": rng.randint(5, 400) * 100,
+            "customer": rng.choice(PEOPLE[: 2 + rows // 2]),
+            "item": rng.choice(_ITEMS),
+            "cents": rng.randint(5, 400) * 100,
             "status": rng.choice(("pending", "pending", "delivered", "shipped", "delivered")),
         }
         for key in keys
-    }  # fmt: skip
+    }
     return {"orders": orders}
 
 
@@ -52,23 +54,40 @@ def _swap(rng: random.Random, state: State) -> Goal | None:
     key, item = rng.choice(keys), rng.choice(_ITEMS)
     if state["orders"][key]["item"] == item:
         return None
-    return goal(f"Change the item of order {key} to {item}.", [call("change_item", order_id=key, item=item)], f"orders/{key}")
+    return goal(
+        f"Change the item of order {key} to {item}.", [call("change_item", order_id=key, item=item)], f"orders/{key}"
+    )
 
 
 _IS_PENDING = step("is", "orders", "$order_id", "status", "pending")
 _SHOP = WorldKind(
-    "You look after the orders of a shop. Only pending orders can be cancelled or changed, only delivered ones returned.",
+    "You look after a shop. Only pending orders can be cancelled or changed, only delivered ones returned.",
     _orders,
     (
-        action("cancel_order", "Cancel a pending order", {"order_id": "string"}, _IS_PENDING,
-               step("set", "orders", "$order_id", "status", "cancelled")),
-        action("return_order", "Take a delivered order back", {"order_id": "string"},
-               step("is", "orders", "$order_id", "status", "delivered"), step("set", "orders", "$order_id", "status", "returned")),
-        action("change_item", "Change a pending order's item", {"order_id": "string", "item": "string"}, _IS_PENDING,
-               step("set", "orders", "$order_id", "item", "$item")),
+        action(
+            "cancel_order",
+            "Cancel a pending order",
+            {"order_id": "string"},
+            _IS_PENDING,
+            step("set", "orders", "$order_id", "status", "cancelled"),
+        ),
+        action(
+            "return_order",
+            "Take a delivered order back",
+            {"order_id": "string"},
+            step("is", "orders", "$order_id", "status", "delivered"),
+            step("set", "orders", "$order_id", "status", "returned"),
+        ),
+        action(
+            "change_item",
+            "Change a pending order's item",
+            {"order_id": "string", "item": "string"},
+            _IS_PENDING,
+            step("set", "orders", "$order_id", "item", "$item"),
+        ),
     ),
     {"cancel": _cancel, "return": _return, "change_item": _swap},
-)  # fmt: skip
+)
 
 
 # ------------------------------------------------------------ a bank
@@ -89,7 +108,12 @@ def _transfer(rng: random.Random, state: State) -> Goal | None:
     source, target = rng.sample(free, 2)
     cents = rng.randint(1, state["accounts"][source]["cents"] // 100) * 100
     made = call("transfer", source=source, target=target, cents=cents)
-    return goal(f"Move {cents} cents from account {source} to account {target}.", [made], f"accounts/{source}", f"accounts/{target}")
+    return goal(
+        f"Move {cents} cents from account {source} to account {target}.",
+        [made],
+        f"accounts/{source}",
+        f"accounts/{target}",
+    )
 
 
 def _empty(rng: random.Random, state: State) -> Goal | None:
@@ -111,20 +135,35 @@ def _freeze(rng: random.Random, state: State) -> Goal | None:
 
 
 _BANK = WorldKind(
-    "You look after the accounts of a bank. Money moves only between accounts that aren't frozen; only an empty account "
-    "can be closed.",
+    "You look after a bank. Money moves only between accounts that aren't frozen; only an empty account can be closed.",
     _accounts,
     (
-        action("transfer", "Move money", {"source": "string", "target": "string", "cents": "integer"},
-               step("is", "accounts", "$source", "frozen", False), step("is", "accounts", "$target", "frozen", False),
-               step("at_least", "accounts", "$source", "cents", "$cents"),
-               step("add", "accounts", "$source", "cents", {"minus": "$cents"}), step("add", "accounts", "$target", "cents", "$cents")),
-        action("freeze_account", "Freeze an account", {"account_id": "string"}, step("set", "accounts", "$account_id", "frozen", True)),
-        action("close_account", "Close an empty account", {"account_id": "string"},
-               step("is", "accounts", "$account_id", "cents", 0), step("delete", "accounts", "$account_id")),
+        action(
+            "transfer",
+            "Move money",
+            {"source": "string", "target": "string", "cents": "integer"},
+            step("is", "accounts", "$source", "frozen", False),
+            step("is", "accounts", "$target", "frozen", False),
+            step("at_least", "accounts", "$source", "cents", "$cents"),
+            step("add", "accounts", "$source", "cents", {"minus": "$cents"}),
+            step("add", "accounts", "$target", "cents", "$cents"),
+        ),
+        action(
+            "freeze_account",
+            "Freeze an account",
+            {"account_id": "string"},
+            step("set", "accounts", "$account_id", "frozen", True),
+        ),
+        action(
+            "close_account",
+            "Close an empty account",
+            {"account_id": "string"},
+            step("is", "accounts", "$account_id", "cents", 0),
+            step("delete", "accounts", "$account_id"),
+        ),
     ),
     {"transfer": _transfer, "freeze": _freeze, "close": _empty},
-)  # fmt: skip
+)
 
 
 # ------------------------------------------------------------ a library
@@ -132,8 +171,10 @@ _BANK = WorldKind(
 
 def _library(rng: random.Random, rows: int) -> State:
     titles = rng.sample(_BOOKS, min(rows, len(_BOOKS)))
-    books = {key: {"title": title, "lent_to": rng.choice(("", "", *PEOPLE[:4])), "renewals": rng.randint(0, 2)}
-             for key, title in zip(ids(rng, "b", len(titles)), titles, strict=True)}  # fmt: skip
+    books = {
+        key: {"title": title, "lent_to": rng.choice(("", "", *PEOPLE[:4])), "renewals": rng.randint(0, 2)}
+        for key, title in zip(ids(rng, "b", len(titles)), titles, strict=True)
+    }
     return {"books": books}
 
 
@@ -170,15 +211,30 @@ _LIBRARY = WorldKind(
     "You look after the books of a library. A book that is lent must be taken back before it is lent again.",
     _library,
     (
-        action("lend", "Lend a book", {"book_id": "string", "person": "string"},
-               step("is", "books", "$book_id", "lent_to", ""), step("set", "books", "$book_id", "lent_to", "$person")),
-        action("take_back", "Take a book back; its renewals start anew", {"book_id": "string"},
-               step("isnt", "books", "$book_id", "lent_to", ""), step("set", "books", "$book_id", "lent_to", ""),
-               step("set", "books", "$book_id", "renewals", 0)),
-        action("renew", "Count one more renewal", {"book_id": "string"}, step("isnt", "books", "$book_id", "lent_to", ""),
-               step("add", "books", "$book_id", "renewals", 1)),
+        action(
+            "lend",
+            "Lend a book",
+            {"book_id": "string", "person": "string"},
+            step("is", "books", "$book_id", "lent_to", ""),
+            step("set", "books", "$book_id", "lent_to", "$person"),
+        ),
+        action(
+            "take_back",
+            "Take a book back; its renewals start anew",
+            {"book_id": "string"},
+            step("isnt", "books", "$book_id", "lent_to", ""),
+            step("set", "books", "$book_id", "lent_to", ""),
+            step("set", "books", "$book_id", "renewals", 0),
+        ),
+        action(
+            "renew",
+            "Count one more renewal",
+            {"book_id": "string"},
+            step("isnt", "books", "$book_id", "lent_to", ""),
+            step("add", "books", "$book_id", "renewals", 1),
+        ),
     ),
     {"lend": _lend, "bring_back": _bring_back, "pass_on": _pass_on},
-)  # fmt: skip
+)
 
 WORLDS = {"shop": _SHOP, "bank": _BANK, "library": _LIBRARY, "warehouse": WAREHOUSE, "flights": FLIGHTS, "desk": DESK}

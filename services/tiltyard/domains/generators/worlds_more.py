@@ -24,11 +24,15 @@ def _shelves(rng: random.Random, rows: int) -> State:
 
 
 def _refill(rng: random.Random, state: State) -> Goal | None:
-    low = {key: row["minimum"] - row["pieces"] for key, row in state["shelves"].items() if row["pieces"] < row["minimum"]}
+    low = {
+        key: row["minimum"] - row["pieces"] for key, row in state["shelves"].items() if row["pieces"] < row["minimum"]
+    }
     chosen = dict(rng.sample(sorted(low.items()), min(len(low), rng.randint(1, 2))))
     calls = [call("deliver", shelf=key, pieces=missing) for key, missing in chosen.items()]
     names = " and ".join(f"shelf {key}" for key in chosen)
-    return goal(f"Fill {names} up to its minimum, with not one piece more.", calls, *(f"shelves/{key}" for key in chosen))
+    return goal(
+        f"Fill {names} up to its minimum, with not one piece more.", calls, *(f"shelves/{key}" for key in chosen)
+    )
 
 
 def _move(rng: random.Random, state: State) -> Goal | None:
@@ -52,16 +56,28 @@ WAREHOUSE = WorldKind(
     "You look after the shelves of a warehouse.",
     _shelves,
     (
-        action("deliver", "Put pieces on a shelf", {"shelf": "string", "pieces": "integer"},
-               step("add", "shelves", "$shelf", "pieces", "$pieces")),
-        action("remove", "Take pieces off a shelf", {"shelf": "string", "pieces": "integer"},
-               step("at_least", "shelves", "$shelf", "pieces", "$pieces"),
-               step("add", "shelves", "$shelf", "pieces", {"minus": "$pieces"})),
-        action("set_minimum", "Set a shelf's minimum", {"shelf": "string", "pieces": "integer"},
-               step("set", "shelves", "$shelf", "minimum", "$pieces")),
+        action(
+            "deliver",
+            "Put pieces on a shelf",
+            {"shelf": "string", "pieces": "integer"},
+            step("add", "shelves", "$shelf", "pieces", "$pieces"),
+        ),
+        action(
+            "remove",
+            "Take pieces off a shelf",
+            {"shelf": "string", "pieces": "integer"},
+            step("at_least", "shelves", "$shelf", "pieces", "$pieces"),
+            step("add", "shelves", "$shelf", "pieces", {"minus": "$pieces"}),
+        ),
+        action(
+            "set_minimum",
+            "Set a shelf's minimum",
+            {"shelf": "string", "pieces": "integer"},
+            step("set", "shelves", "$shelf", "minimum", "$pieces"),
+        ),
     ),
     {"refill": _refill, "move": _move, "clear": _clear},
-)  # fmt: skip
+)
 
 
 # ------------------------------------------------------------ flights
@@ -69,7 +85,12 @@ WAREHOUSE = WorldKind(
 
 def _flights(rng: random.Random, rows: int) -> State:
     flights = {
-        key: {"from": rng.choice(_CITIES[:4]), "to": rng.choice(_CITIES[4:]), "seats": rng.randint(0, 9), "cents": price * 100}
+        key: {
+            "from": rng.choice(_CITIES[:4]),
+            "to": rng.choice(_CITIES[4:]),
+            "seats": rng.randint(0, 9),
+            "cents": price * 100,
+        }
         for key, price in zip(ids(rng, "f", rows), rng.sample(range(40, 400), rows), strict=True)
     }
     first, *_ = flights
@@ -81,12 +102,17 @@ def _cheapest(rng: random.Random, state: State) -> Goal | None:
     one = rng.choice(sorted(state["flights"]))
     start, end = state["flights"][one]["from"], state["flights"][one]["to"]
     need = rng.randint(1, 4)
-    fit = [key for key, row in state["flights"].items() if (row["from"], row["to"]) == (start, end) and row["seats"] >= need]
+    fit = [
+        key
+        for key, row in state["flights"].items()
+        if (row["from"], row["to"]) == (start, end) and row["seats"] >= need
+    ]
     if not fit:
         return None
     key = min(fit, key=lambda each: int(state["flights"][each]["cents"]))
     number, who = f"n{rng.randint(100, 999)}", rng.choice(_STAFF)
-    text = f"Book {need} seat(s) for {who} on the cheapest flight from {start} to {end} that has them; booking id {number}."
+    where = f"the cheapest flight from {start} to {end} that has them"
+    text = f"Book {need} seat(s) for {who} on {where}; booking id {number}."
     made = call("book", booking_id=number, flight=key, person=who, seats=need)
     route = [each for each, row in state["flights"].items() if (row["from"], row["to"]) == (start, end)]
     return goal(text, [made], f"bookings/{number}", *(f"flights/{each}" for each in route))
@@ -95,12 +121,16 @@ def _cheapest(rng: random.Random, state: State) -> Goal | None:
 def _cancel(rng: random.Random, state: State) -> Goal | None:
     key, booking = rng.choice(sorted(state["bookings"].items()))
     made = call("cancel", booking_id=key, flight=booking["flight"], seats=booking["seats"])
-    return goal(f"Cancel booking {key}; its seats are free again.", [made], f"bookings/{key}", f"flights/{booking['flight']}")
+    return goal(
+        f"Cancel booking {key}; its seats are free again.", [made], f"bookings/{key}", f"flights/{booking['flight']}"
+    )
 
 
 def _rebook(rng: random.Random, state: State) -> Goal | None:
     key, booking = rng.choice(sorted(state["bookings"].items()))
-    fit = [each for each, row in state["flights"].items() if each != booking["flight"] and row["seats"] >= booking["seats"]]
+    fit = [
+        each for each, row in state["flights"].items() if each != booking["flight"] and row["seats"] >= booking["seats"]
+    ]
     if not fit:
         return None
     flight, number = rng.choice(fit), f"n{rng.randint(100, 999)}"
@@ -116,16 +146,28 @@ FLIGHTS = WorldKind(
     "You look after bookings of flights. Seats are the free ones.",
     _flights,
     (
-        action("book", "Book seats", {"booking_id": "string", "flight": "string", "person": "string", "seats": "integer"},
-               step("at_least", "flights", "$flight", "seats", "$seats"),
-               step("add", "flights", "$flight", "seats", {"minus": "$seats"}),
-               step("insert", "bookings", "$booking_id", "", {"person": "$person", "flight": "$flight", "seats": "$seats"})),
-        action("cancel", "Cancel a booking", {"booking_id": "string", "flight": "string", "seats": "integer"},
-               step("is", "bookings", "$booking_id", "flight", "$flight"), step("is", "bookings", "$booking_id", "seats", "$seats"),
-               step("add", "flights", "$flight", "seats", "$seats"), step("delete", "bookings", "$booking_id")),
+        action(
+            "book",
+            "Book seats",
+            {"booking_id": "string", "flight": "string", "person": "string", "seats": "integer"},
+            step("at_least", "flights", "$flight", "seats", "$seats"),
+            step("add", "flights", "$flight", "seats", {"minus": "$seats"}),
+            step(
+                "insert", "bookings", "$booking_id", "", {"person": "$person", "flight": "$flight", "seats": "$seats"}
+            ),
+        ),
+        action(
+            "cancel",
+            "Cancel a booking",
+            {"booking_id": "string", "flight": "string", "seats": "integer"},
+            step("is", "bookings", "$booking_id", "flight", "$flight"),
+            step("is", "bookings", "$booking_id", "seats", "$seats"),
+            step("add", "flights", "$flight", "seats", "$seats"),
+            step("delete", "bookings", "$booking_id"),
+        ),
     ),
     {"cheapest": _cheapest, "cancel_booking": _cancel, "rebook": _rebook},
-)  # fmt: skip
+)
 
 
 # ------------------------------------------------------------ a help desk
@@ -133,7 +175,12 @@ FLIGHTS = WorldKind(
 
 def _desk(rng: random.Random, rows: int) -> State:
     tickets = {
-        key: {"topic": rng.choice(_GOODS), "urgency": rng.randint(1, 5), "owner": rng.choice(("", *_STAFF)), "open": True}
+        key: {
+            "topic": rng.choice(_GOODS),
+            "urgency": rng.randint(1, 5),
+            "owner": rng.choice(("", *_STAFF)),
+            "open": True,
+        }
         for key in ids(rng, "t", rows)
     }
     return {"tickets": tickets}
@@ -166,12 +213,26 @@ DESK = WorldKind(
     "You look after the tickets of a help desk.",
     _desk,
     (
-        action("assign", "Give an open ticket to a person", {"ticket": "string", "person": "string"},
-               step("is", "tickets", "$ticket", "open", True), step("set", "tickets", "$ticket", "owner", "$person")),
-        action("close", "Close an open ticket", {"ticket": "string"}, step("is", "tickets", "$ticket", "open", True),
-               step("set", "tickets", "$ticket", "open", False)),
-        action("set_urgency", "Set a ticket's urgency", {"ticket": "string", "urgency": "integer"},
-               step("set", "tickets", "$ticket", "urgency", "$urgency")),
+        action(
+            "assign",
+            "Give an open ticket to a person",
+            {"ticket": "string", "person": "string"},
+            step("is", "tickets", "$ticket", "open", True),
+            step("set", "tickets", "$ticket", "owner", "$person"),
+        ),
+        action(
+            "close",
+            "Close an open ticket",
+            {"ticket": "string"},
+            step("is", "tickets", "$ticket", "open", True),
+            step("set", "tickets", "$ticket", "open", False),
+        ),
+        action(
+            "set_urgency",
+            "Set a ticket's urgency",
+            {"ticket": "string", "urgency": "integer"},
+            step("set", "tickets", "$ticket", "urgency", "$urgency"),
+        ),
     ),
     {"assign": _assign, "close_tickets": _close, "raise": _raise},
-)  # fmt: skip
+)

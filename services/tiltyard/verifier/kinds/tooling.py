@@ -29,7 +29,7 @@ class Tool(Part, frozen=True):
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}  # noqa: RUF012  # copied for each
     """JSON Schema of the arguments object; empty: it takes none."""
 
 
@@ -37,7 +37,7 @@ class Called(Part, frozen=True):
     """A call in an answer."""
 
     name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}  # noqa: RUF012  # copied for each
 
 
 class BadTool(ValueError):
@@ -81,7 +81,7 @@ def _called(value: Any) -> Called:
 
 def check_schema(tool: Tool) -> None:
     """BadTool when the tool's schema is none."""
-    import jsonschema  # noqa: PLC0415  # slow to import
+    import jsonschema  # slow to import
 
     try:
         jsonschema.Draft202012Validator.check_schema(tool.parameters)
@@ -93,7 +93,7 @@ def check_schema(tool: Tool) -> None:
 
 def fault(tool: Tool, arguments: dict[str, Any]) -> str:
     """What is wrong with arguments by the tool's schema; empty when nothing is."""
-    import jsonschema  # noqa: PLC0415  # slow to import
+    import jsonschema  # slow to import
 
     known = tool.parameters.get("properties", {})
     unknown = sorted(set(arguments) - set(known))

@@ -29,7 +29,9 @@ def trials(case: Case) -> Sequence[Trial] | Ruling | None:
     text = expanded(text_of(case.submission))
     if single:
         submitted = _value(case.submission) if isinstance(case.submission, str) else case.submission
-        text = json.dumps({"value": submitted if isinstance(submitted, dict | list) else expanded_value(case.submission)})
+        text = json.dumps(
+            {"value": submitted if isinstance(submitted, dict | list) else expanded_value(case.submission)}
+        )
     return [Trial(task=task_of(case, "fields", {"fields": fields}), texts=(text,))]
 
 

@@ -68,7 +68,7 @@ def truth(value: object) -> bool | None:
 
 def _same_name(given: str, right: str) -> bool:
     """The same name but for case, spacing, punctuation and a slip of the pen in a long one."""
-    from rapidfuzz import fuzz  # noqa: PLC0415  # only names need it
+    from rapidfuzz import fuzz  # only names need it
 
     left, other = (re.sub(r"[^\w&+]+", " ", folded(text)).strip() for text in (given, right))
     if left == other:
@@ -98,7 +98,9 @@ def check(key: str, field: Field) -> None:
 def _wrong(field: Field, value: str) -> str:
     if field.type in ("decimal", "integer") and amount(value, ".", field.unit) is None:
         return "is no amount"
-    if field.type in ("date", "iso_date") and not _ISO.fullmatch(value) or (field.type == "date" and day(value) is None):
+    if (field.type in ("date", "iso_date") and not _ISO.fullmatch(value)) or (
+        field.type == "date" and day(value) is None
+    ):
         return "is no ISO date"
     if field.type == "iso_date" and day(value) is None:
         return "is no day"
@@ -112,7 +114,9 @@ def _wrong(field: Field, value: str) -> str:
 def _check_items(key: str, field: Field) -> None:
     for row in field.rows:
         if not set(row) <= set(field.columns):
-            raise BrokenTask(f"field {key}: an item has keys that are no column: {sorted(set(row) - set(field.columns))}")
+            raise BrokenTask(
+                f"field {key}: an item has keys that are no column: {sorted(set(row) - set(field.columns))}"
+            )
         for column, value in row.items():
             check(f"{key}.{column}", cell(field.columns[column], value))
 

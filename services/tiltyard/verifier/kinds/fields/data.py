@@ -29,7 +29,7 @@ class Field(Part, frozen=True):
     """Largest difference of a decimal that doesn't count."""
     scheme: Scheme = ""
     """Check digits that an id has; a reference that fails them is the task's fault."""
-    columns: dict[str, Field] = {}
+    columns: dict[str, Field] = {}  # noqa: RUF012  # copied for each
     """Of 'items': how each key of an item is compared; `value` isn't used."""
     rows: tuple[dict[str, str | None], ...] = ()
     """Of 'items': the right items."""

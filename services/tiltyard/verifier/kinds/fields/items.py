@@ -56,7 +56,7 @@ def _best(field: Field, value: list[Any]) -> int:
     if field.ordered:
         return sum(_agreement(row, item) for row, item in zip(rows, value, strict=False))
     table = [[_agreement(row, item) for item in value] for row in rows]
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415  # slow to import, and only items need it
+    from scipy.optimize import linear_sum_assignment  # slow to import, and only items need it
 
     chosen = zip(*linear_sum_assignment(table, maximize=True), strict=True)
     return sum(table[row][item] for row, item in chosen)
@@ -65,6 +65,4 @@ def _best(field: Field, value: list[Any]) -> int:
 def _agreement(row: dict[str, Field], item: object) -> int:
     if not isinstance(item, dict):
         return 0
-    return sum(
-        matches(field, item[key]) for key, field in row.items() if field.value is not None and key in item
-    )
+    return sum(matches(field, item[key]) for key, field in row.items() if field.value is not None and key in item)

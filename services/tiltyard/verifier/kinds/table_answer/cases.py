@@ -35,9 +35,13 @@ def trials(case: Case) -> Sequence[Trial] | Ruling | None:
 
 def _query(case: Case, submission: str) -> Trial:
     setup = "CREATE TABLE t (x INTEGER); INSERT INTO t VALUES (1), (2), (3);"
-    reference = case.reference if isinstance(case.reference, str) and _QUERY.match(case.reference) else "SELECT x FROM t"
+    reference = (
+        case.reference if isinstance(case.reference, str) and _QUERY.match(case.reference) else "SELECT x FROM t"
+    )
     query = re.sub(r"<[^<>]*(?:path|file)[^<>]*>", "'/etc/hostname'", submission)
-    return Trial(task=task_of(case, "sql", {"query": reference, "setups": [setup]}, reference=reference), texts=(query,))
+    return Trial(
+        task=task_of(case, "sql", {"query": reference, "setups": [setup]}, reference=reference), texts=(query,)
+    )
 
 
 def _words(case: Case) -> tuple[dict[str, Any], dict[str, Any], str] | None:
@@ -47,7 +51,9 @@ def _words(case: Case) -> tuple[dict[str, Any], dict[str, Any], str] | None:
         rows = ["a", "b"]
         data = {"type": "list", "value": rows, "tied": ["c", "d"], "choose": 1}
         chosen = {"not": ["e"], "all": ["c", "d"], "both": ["c", "d"], "untied": ["e"]}
-        last = next((each for word, each in chosen.items() if word in text_of(case.submission).casefold().split()), ["d"])
+        last = next(
+            (each for word, each in chosen.items() if word in text_of(case.submission).casefold().split()), ["d"]
+        )
         return data, {"ordered": "any order" not in asked}, _shown(rows + last)
     if re.search(r"(?:numbers?|digits) (?:is |are )?stored as text|text column", words):
         data = {"type": "rows", "value": [["1"], ["10"], ["9"]], "sorted_by": 0}

@@ -138,8 +138,8 @@ def _same_rows(data: Data, options: Options, got: list[list[Any]], right: list[l
         first, rest = rows[: len(wanted)], rows[len(wanted) :]
         fits = all(_same_row(a, b, options) for a, b in zip(first, wanted, strict=True))
         return "" if fits and _chosen(rest, tied, options) else "the rows are others, or in another order"
-    rest = _without(rows, wanted, options)
-    return "" if rest is not None and _chosen(rest, tied, options) else "the rows are others"
+    left = _without(rows, wanted, options)
+    return "" if left is not None and _chosen(left, tied, options) else "the rows are others"
 
 
 def _same_row(left: list[Cell], right: list[Cell], options: Options) -> bool:

@@ -88,7 +88,9 @@ def probes(data: Data, options: Options, reference: str) -> tuple[Probe, ...]:
         shown = json.dumps(value, separators=(",", ":"))
         good.append(Probe(name="compact", texts=(f"Answer: {shown}",)))
         turned = Probe(
-            name="turned", texts=(f"Answer: {json.dumps(value[::-1])}",), wanted="reject" if options.ordered else "accept"
+            name="turned",
+            texts=(f"Answer: {json.dumps(value[::-1])}",),
+            wanted="reject" if options.ordered else "accept",
         )
         if value[::-1] != value and not data.tied:
             (bad if options.ordered else good).append(turned)

@@ -19,8 +19,19 @@ CASE_KINDS = ("tool_call",)
 _STATE = re.compile(r"\bstates?\b|state-graded|\breplay|checker (?:raises|fails|crashes)", re.IGNORECASE)
 _SIGNATURE = re.compile(r"\b([A-Za-z_][\w.]*)\(([^()]*:[^()]*)\)")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\((.*)\)", re.DOTALL)
-_TYPES = {"int": "integer", "float": "number", "number": "number", "str": "string", "bool": "boolean", "list": "array",
-          "dict": "object", "integer": "integer", "string": "string", "boolean": "boolean", "array": "array"}  # fmt: skip
+_TYPES = {
+    "int": "integer",
+    "float": "number",
+    "number": "number",
+    "str": "string",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "integer": "integer",
+    "string": "string",
+    "boolean": "boolean",
+    "array": "array",
+}
 Made = dict[str, Any]
 
 
@@ -29,7 +40,9 @@ def trials(case: Case) -> Sequence[Trial] | Ruling | None:
     if _STATE.search(f"{case.task} {case.reference} {case.submission}"):
         return None
     tools = {name: _schema(words) for name, words in _SIGNATURE.findall(case.task)}
-    none = isinstance(case.reference, str) and re.fullmatch(r"(?:no|zero|none).{0,12}", case.reference.strip()) is not None
+    none = (
+        isinstance(case.reference, str) and re.fullmatch(r"(?:no|zero|none).{0,12}", case.reference.strip()) is not None
+    )
     calls = [] if none else _calls(case.reference, tools)
     for name in re.findall(r"tools?: ([\w, ]+)", case.task):
         for each in re.findall(r"\w+", name):
@@ -43,7 +56,9 @@ def trials(case: Case) -> Sequence[Trial] | Ruling | None:
         "calls": calls,
     }
     options = {
-        "ordered": re.search(r"\bin (?:this|the given|that) order\b|\border(?:ed| matters| declared)|\bthen\b", case.task)
+        "ordered": re.search(
+            r"\bin (?:this|the given|that) order\b|\border(?:ed| matters| declared)|\bthen\b", case.task
+        )
         is not None,
         "refusal": "prose",
     }

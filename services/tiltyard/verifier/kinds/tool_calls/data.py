@@ -12,8 +12,8 @@ class Call(Part, frozen=True):
     """A call that is wanted."""
 
     name: str
-    arguments: dict[str, Any] = {}
-    others: dict[str, tuple[Any, ...]] = {}
+    arguments: dict[str, Any] = {}  # noqa: RUF012  # copied for each
+    others: dict[str, tuple[Any, ...]] = {}  # noqa: RUF012  # copied for each
     """By argument: further right values."""
     optional: tuple[str, ...] = ()
     """Arguments that may be left out."""

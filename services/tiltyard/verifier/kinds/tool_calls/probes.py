@@ -12,7 +12,7 @@ from .data import Data, Options
 
 def probes(data: Data, options: Options) -> tuple[Probe, ...]:
     """Other ways to write the wanted calls, and calls that are wrong in one thing."""
-    calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in data.calls]
+    calls: list[dict[str, Any]] = [{"name": call.name, "arguments": dict(call.arguments)} for call in data.calls]
     if not calls:
         invented = [{"name": tool.name, "arguments": {}} for tool in data.tools]
         return tuple(Probe(name="a call", texts=(json.dumps([call]),), wanted="reject") for call in invented[:3])

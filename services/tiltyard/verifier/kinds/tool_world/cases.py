@@ -17,8 +17,12 @@ from tiltyard.verifier.kinds.trials import Case, Ruling, Trial
 CASE_KINDS = ("tool_call",)
 _STATE = re.compile(r"\bstates?\b|state-graded|\breplay", re.IGNORECASE)
 _BROKEN_CHECKER = re.compile(r"(?:checker|grader|verifier|replay)\s+(?:raises|fails|crashes|errors)", re.IGNORECASE)
-_SHORT = re.compile(r"(?:leaves?|misses|forgets|without|never).*\b(?:though|but|while)\b|\bun\w+ed though", re.IGNORECASE)
-_EXTRA = re.compile(r"\b(?:extra|also|additional|too many|beyond|another table|side effects?|unrelated)\b", re.IGNORECASE)
+_SHORT = re.compile(
+    r"(?:leaves?|misses|forgets|without|never).*\b(?:though|but|while)\b|\bun\w+ed though", re.IGNORECASE
+)
+_EXTRA = re.compile(
+    r"\b(?:extra|also|additional|too many|beyond|another table|side effects?|unrelated)\b", re.IGNORECASE
+)
 _NOTHING = re.compile(r"\b(?:nothing|no calls?|empty|does not|doesn't|only one|one of)\b", re.IGNORECASE)
 _WRONG = re.compile(r"\b(?:wrong|other|different) (?:order id|state|row|value|account|final)\b", re.IGNORECASE)
 _RETURNS = [{"name": "return_order", "arguments": {"order_id": each}} for each in ("o1", "o2")]
