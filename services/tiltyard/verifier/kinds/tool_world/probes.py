@@ -13,7 +13,7 @@ from .data import Data, Options
 
 def probes(data: Data, options: Options) -> tuple[Probe, ...]:
     """Other ways to write the reference's calls, and plans that end elsewhere or nowhere."""
-    calls = msgspec.to_builtins(data.calls)
+    calls = list(msgspec.to_builtins(data.calls))
     if not calls:
         return ()
     good = [
