@@ -1,0 +1,1 @@
+"""Kind `tool_calls`: calls of tools, judged by their names and arguments."""
