@@ -6,6 +6,8 @@ an item that is missing, too many or doubled costs all its cells. Left out: item
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from tiltyard.verifier.kinds.base import Part
@@ -56,10 +58,15 @@ def _best(field: Field, value: list[Any]) -> int:
     if field.ordered:
         return sum(_agreement(row, item) for row, item in zip(rows, value, strict=False))
     table = [[_agreement(row, item) for item in value] for row in rows]
-    from scipy.optimize import linear_sum_assignment  # slow to import, and only items need it
+    return sum(table[row][item] for row, item in _assigned(table))
 
-    chosen = zip(*linear_sum_assignment(table, maximize=True), strict=True)
-    return sum(table[row][item] for row, item in chosen)
+
+def _assigned(table: list[list[int]]) -> Iterable[tuple[int, int]]:
+    """Rows and items, each at most once, so that the sum is the largest there is."""
+    with warnings.catch_warnings():  # importing it adds filters for everybody
+        from scipy.optimize import linear_sum_assignment  # slow to import, and only items need it
+
+    return zip(*linear_sum_assignment(table, maximize=True), strict=True)
 
 
 def _agreement(row: dict[str, Field], item: object) -> int:
