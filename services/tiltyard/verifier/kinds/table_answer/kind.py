@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import localcontext
 from typing import Any
 
 from tiltyard.verifier.kinds import strict_json
@@ -20,6 +21,8 @@ from . import compare
 from .data import Data, Options
 
 MAX_TEXT = 32_768
+PRECISION = 200
+"""Digits of a difference, so that long numbers are compared exactly."""
 MAX_PLAIN = 200
 """Characters of an answer that is no JSON."""
 _MARK = re.compile(r"^[ \t*_#>]*(?:final )?answer[*_ \t]*[:=][*_ \t]*", re.IGNORECASE | re.MULTILINE)
@@ -36,14 +39,16 @@ class TableAnswer(Rule[Data, Options]):
     options = Options
 
     def refuse(self, data: Data) -> None:
-        compare.refuse(data)
+        with localcontext(prec=PRECISION):
+            compare.refuse(data)
 
     def check(self, data: Data, options: Options, text: str) -> Finding:
         try:
             got = answer(text, data.type in ("list", "rows"), options)
         except strict_json.Unreadable as error:
             return Finding(score=0.0, reasons=(str(error),))
-        wrong = compare.same(data, options, got)
+        with localcontext(prec=PRECISION):
+            wrong = compare.same(data, options, got)
         return Finding(score=float(not wrong), passed=not wrong, reasons=(wrong,) if wrong else ())
 
     def probes(self, task: Task) -> tuple[Probe, ...]:
@@ -99,7 +104,7 @@ def probes(data: Data, options: Options, reference: str) -> tuple[Probe, ...]:
             bad.append(Probe(name="one twice", texts=(f"Answer: {json.dumps([*value, value[0]])}",), wanted="reject"))
     elif data.type in ("number", "integer"):
         good.append(Probe(name="with spaces", texts=(f"Answer:   {data.value}  ",)))
-        bad.append(Probe(name="a digit more", texts=(f"Answer: {data.value}7",), wanted="reject"))
+        bad.append(Probe(name="a digit more", texts=(f"Answer: 9{data.value}",), wanted="reject"))
     return (*good, *bad)
 
 
