@@ -90,9 +90,9 @@ def factor_two(rng: random.Random, n: int) -> Problem:
 
 
 def factor_squares(rng: random.Random, n: int) -> Problem:
-    a, b = between(rng, 1, 3 * n), between(rng, 1, 12 * n)
+    a, b = between(rng, 1, 4 * n), between(rng, 1, 20 * n)
     while Fraction(a, b).numerator != a:
-        a, b = between(rng, 1, 3 * n), between(rng, 1, 12 * n)
+        a, b = between(rng, 1, 4 * n), between(rng, 1, 20 * n)
     return Problem(
         f"Write ${polynomial([a * a, 0, -b * b])}$ as a product of linear factors.",
         f"({polynomial([a, -b])})({polynomial([a, b])})",

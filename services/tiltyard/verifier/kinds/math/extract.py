@@ -119,7 +119,7 @@ def _last_number(text: str) -> list[str]:
 
 _LETTER = r"(?<![\w'])[({\[]?\s*(?P<letter>[A-Z])\s*[)}\]]?(?![\w'])"
 _CHOSEN = re.compile(rf"(?:answer|choice|option)\s*(?:is|:|=)?\s*:?\s*(?:option|choice)?\s*\**{_LETTER}", re.IGNORECASE)
-_LEADING = re.compile(r"^\W*(?P<letter>[A-Za-z])\s*(?:[).:\]]|$)")
+_LEADING = re.compile(r"^\W*(?P<letter>[A-Za-z])\s*(?:[).:\]](?![-+*/^=\d])|$)")
 
 
 def chosen(text: str, letters: str) -> str:
@@ -133,7 +133,7 @@ def chosen(text: str, letters: str) -> str:
         _only(text[leading.end() :], letters, leading["letter"].upper())
         return _known(leading["letter"].upper(), letters)
     alone = {match["letter"] for match in re.finditer(_LETTER, text) if match["letter"] in letters}
-    if len(alone) != 1 or len(text) > 200:
+    if len(alone) != 1 or len(text) > 200 or re.search(r"[+=^*/\d]", text):
         raise NoAnswer("no single choice can be found" if len(alone) != 1 else "the choice is lost in prose")
     return alone.pop()
 

@@ -117,7 +117,7 @@ def _asked(data: Data, options: Options, found: list[str]) -> Finding:
         raise BrokenTask(said["reason"])
     if said["verdict"] == "unsure":
         raise Unsure(said["reason"])
-    if said["variables"] and found and not options.form:
+    if said["variables"] and found and not options.form and bare(found[0]) != bare(data.answer):
         _confirm(data.answer, found[0], said["verdict"] == "accept")
     return _finding(said["verdict"], said["reason"])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -30,6 +31,7 @@ def opinion(request: dict[str, Any]) -> bool | None:
     return bool(verify(right, got, timeout_seconds=None)) if agree is None else agree
 
 
+@lru_cache(1024)  # all members of a group have one reference
 def _parsed(text: str) -> Any:
     text = _INVERSE.sub(r"\\arc\1 ", tidy(bare(text)))  # which it reads as a reciprocal
     return parse(f"${text}$", parsing_timeout=None)
