@@ -16,8 +16,8 @@ from tiltyard.domains.procedural import digest, draw
 BUCKETS = 4
 MAX_QUESTION = 8000
 """Characters; longer questions are skipped."""
-_PATIENCE = 200
-"""Items in a row that are too long, after which there are no more."""
+_PATIENCE = 400
+"""Items in a row that are too long, there already or of the other split, after which there are no more."""
 LEFT_OUT = {
     "arc_agi": "the items of a public benchmark",
     "boxnet": "no answer of its own",
@@ -41,20 +41,24 @@ LEFT_OUT = {
 
 
 def generate(request: Request) -> Iterator[Draft]:
-    """Items of one data set, endlessly. ValueError: reasoning-gym isn't installed."""
+    """Items of one data set, each question once, until there seem to be no more.
+
+    ValueError: reasoning-gym isn't installed.
+    """
     dataset, level = str(request.options["dataset"]), int(request.options["level"])
     by_seed = request.options.get("split_by") == "seed"
-    seed, skipped = request.seed * 1_000_003, 0
+    seed, skipped, seen = request.seed * 1_000_003, 0, set[str]()
     while skipped < _PATIENCE:
         seed += 1
         if by_seed and not request.wants(dataset, bucket(str(seed), BUCKETS)):
             continue
         found, entry = drawn(dataset, level, seed)
         source = bucket(str(seed) if by_seed else entry["question"], BUCKETS)
-        if len(entry["question"]) > MAX_QUESTION:
-            skipped += 1
-        elif request.wants(dataset, source):
+        skipped += 1
+        known = digest(entry["question"]) in seen
+        if len(entry["question"]) <= MAX_QUESTION and not known and request.wants(dataset, source):
             skipped = 0
+            seen.add(digest(entry["question"]))
             data = data_of(dataset, level, seed, found, entry)
             yield Draft(
                 template=dataset,
