@@ -91,6 +91,7 @@ def _c(problem: Problem, own: str, given: str, changed: str) -> str:
 
 def _ints(rng: random.Random) -> Change:
     u, w = rng.randint(-4, 9), rng.randint(2, 9)
+    keep: Callable[[Any], Any]
     said, test, js, keep = rng.choice(
         (
             (f"values below {u} are left out", f"x >= {u}", f"x >= {u}", lambda v: [x for x in v if not x < u]),
