@@ -21,6 +21,9 @@ from pathlib import Path
 
 from tiltyard.verifier import limits
 
+_OURS = "AnyIO worker thread"
+"""Kinds that wait are called in such threads, and they stay."""
+
 
 @contextmanager
 def apart() -> Iterator[Path]:
@@ -41,8 +44,10 @@ def snapshot() -> dict[str, object]:
     return {
         "files in the working directory": sorted(str(path) for path in Path.cwd().rglob("*")),
         "child processes": _children() - limits.processes(),
-        "threads": sorted(thread.name for thread in threading.enumerate() if not thread.daemon),
-        "signal handlers": {number: repr(signal.getsignal(number)) for number in (signal.SIGALRM, signal.SIGINT)},
+        "threads": sorted(
+            thread.name for thread in threading.enumerate() if not thread.daemon and thread.name != _OURS
+        ),
+        "signal handlers": {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT)},
         "environment variables": dict(os.environ),
         "the state of random": hash(random.getstate()),
         "the decimal context": repr(decimal.getcontext()),
