@@ -43,8 +43,10 @@ def shingles(text: str, size: int) -> set[int]:
 
 
 def _tokens(task: Task) -> list[str]:
-    """Words, signs, and the reference, since two tasks may differ in one sign."""
-    return _TOKEN.findall(f"{text_of(task)} {task.reference}".lower())
+    """Words and signs of prompt, reference, set-up and workspace: two tasks may differ in any of them."""
+    texts = [text_of(task), task.reference, task.environment.setup]
+    texts += [f"{path} {content.decode('utf-8', 'replace')}" for path, content in task.environment.files.items()]
+    return _TOKEN.findall(" ".join(texts).lower())
 
 
 def _shingles(found: list[str], size: int) -> set[int]:
@@ -108,8 +110,8 @@ def contradictions(tasks: Sequence[Task]) -> dict[str, str]:
     first: dict[tuple[str, bytes], Task] = {}
     found: dict[str, str] = {}
     for task in tasks:
-        files = repr(sorted(task.environment.files.items())).encode()
-        earlier = first.setdefault((" ".join(text_of(task).split()), files), task)
+        start = repr((task.environment.setup, sorted(task.environment.files.items()))).encode()
+        earlier = first.setdefault((" ".join(text_of(task).split()), start), task)
         if earlier is not task:
             found[task.id] = earlier.id
     return found

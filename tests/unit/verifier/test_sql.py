@@ -77,7 +77,7 @@ def test_what_counts(reference: str, submission: str, options: dict[str, object]
 
 @pytest.mark.parametrize(
     "reference",
-    ["SELECT name FROM t LIMIT 1", "SELECT name FROM t WHERE n > 99", "SELECT nope FROM t", "SELECT first(n) FROM t"],
+    ["SELECT id FROM t LIMIT 1", "SELECT name FROM t WHERE n > 99", "SELECT nope FROM t", "SELECT first(n) FROM t"],
 )
 def test_a_faulty_reference_breaks_the_task(reference: str) -> None:
     """A reference that fails, is empty everywhere, or hangs on the order of insertion is the task's fault."""

@@ -18,6 +18,7 @@ from .problems import Consts, Problem, arguments, constants, filled
 from .problems_easy import EASY
 from .problems_hard import HARD
 from .problems_medium import MEDIUM
+from .twists import twisted
 
 LEVELS: Mapping[str, tuple[Problem, ...]] = {"easy": EASY, "medium": MEDIUM, "hard": HARD}
 CALLS = 7
@@ -41,6 +42,7 @@ def generate(request: Request) -> Iterator[Draft]:
 
 def draft(problem: Problem, language: str, rng: random.Random) -> Draft:
     """One task of a problem."""
+    problem = twisted(problem, rng)
     k, calls = drawn(problem, rng)
     function = f"{rng.choice(_FIRST)}_{rng.choice(_LAST)}"
     if language == "javascript":
@@ -57,7 +59,7 @@ def draft(problem: Problem, language: str, rng: random.Random) -> Draft:
 
 def drawn(problem: Problem, rng: random.Random) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
     """Constants and the arguments of each call, whose results tell a constant from the function."""
-    while True:
+    for _ in range(200):
         k = {name: value for name, value in constants(rng).items() if f"<{name}>" in problem.say}
         whole = {**constants(rng), **k}
         pool = {repr(call): call for call in (arguments(problem, whole, rng) for _ in range(40))}
@@ -66,6 +68,7 @@ def drawn(problem: Problem, rng: random.Random) -> tuple[dict[str, Any], list[tu
         echoes = all(problem.f(whole, *call) == call[0] for call in calls)
         if len(calls) == CALLS and len(results) >= 3 and not echoes:
             return whole, calls
+    raise ValueError(f"problem {problem.name}: no arguments tell it from a constant")
 
 
 def _spread(problem: Problem, k: Consts, pool: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -20,6 +20,7 @@ from tiltyard.domains.interfaces import CHECK
 
 from .algorithms import CALLS, LEVELS, drawn, head, renamed, sentence
 from .problems import Consts, Problem, arguments, filled
+from .twists import twisted
 
 MAX_LINES = 20_000
 _FIRST = ("work", "process", "compute", "convert", "measure")
@@ -57,7 +58,9 @@ def generate(request: Request) -> Iterator[Draft]:
 
 def _draft(problem: Problem, rng: random.Random) -> Draft:
     function = rng.choice(_FIRST) + rng.choice(("", "_all", "_one", "_it"))
+    plain = problem
     while True:
+        problem = twisted(plain, rng)
         k, calls = drawn(problem, rng)
         code = renamed(filled(problem.python, k), function)
         more = [arguments(problem, k, rng) for _ in range(20)]

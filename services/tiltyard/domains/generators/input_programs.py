@@ -14,7 +14,9 @@ from tiltyard.domains.drafts import Draft, Request
 
 from .algorithms import LEVELS, drawn
 from .problems import Problem, filled
+from .twists import twisted
 
+RUNS = 4
 _READ = {"int": "int(input())", "ints": "list(map(int, input().split()))", "text": "input()"}
 _LINE = {"int": "a whole number", "ints": "whole numbers with a space between", "text": "a text, which may be empty"}
 _LANGUAGES = {
@@ -46,9 +48,10 @@ def generate(request: Request) -> Iterator[Draft]:
 
 
 def _draft(problem: Problem, language: str, rng: random.Random) -> Draft:
+    problem = twisted(problem, rng)
     k, calls = drawn(problem, rng)
     runs = [{"stdin": _input(call), "stdout": _line(problem.f(k, *call)) + "\n"} for call in calls]
-    runs = [run for run in runs if run["stdout"].strip()]
+    runs = [run for run in runs if run["stdout"].strip()][:RUNS]
     code = _LANGUAGES[language].format(code=filled(getattr(problem, language), k), args=_args(problem, language))
     said = filled(problem.say, k)
     if problem.returns == "ints":

@@ -32,25 +32,35 @@ def generate(request: Request) -> Iterator[Draft]:
 def _draft(blueprint: Blueprint, level: str, rng: random.Random) -> Draft:
     k = {"a": rng.randint(3, 9), "b": rng.randint(10, 30), "c": rng.randint(40, 90), "p": rng.choice((5, 10, 15, 20))}
     faults = rng.sample(blueprint.faults, 2 if level == "hard" else 1)
-    good = {path: _filled(text, k) for path, text in blueprint.files.items()}
+    names = {word: rng.choice((word, *others)) for word, others in blueprint.names.items()}
+
+    def said(text: str) -> str:
+        text = re.sub(r"<([abcp])>", lambda match: str(k[match[1]]), text)
+        return re.sub(r"[A-Za-z_]\w*", lambda match: names.get(match[0], match[0]), text)
+
+    good = {said(path): said(text) for path, text in blueprint.files.items()}
     bad = dict(good)
     for fault in faults:
-        before, after = _filled(fault.good, k), _filled(fault.bad, k)
-        assert before in bad[fault.path], (blueprint.name, before)
-        bad[fault.path] = bad[fault.path].replace(before, after, 1)
-    tests = _filled(blueprint.tests, k)
-    names = re.findall(r"^def (test_\w+)", tests, re.MULTILINE)
-    failing = [name for name in names if any(name in fault.breaks for fault in faults)]
-    changed = sorted({fault.path for fault in faults})
+        path, before = said(fault.path), said(fault.good)
+        assert before in bad[path], (blueprint.name, before)
+        bad[path] = bad[path].replace(before, said(fault.bad), 1)
+    tests = said(blueprint.tests)
+    ids = re.findall(r"^def (test_\w+)", tests, re.MULTILINE)
+    failing = [name for name in ids if any(name in fault.breaks for fault in faults)]
+    changed = sorted({said(fault.path) for fault in faults})
     commands = "\n".join(f"cat > {path} <<'END_OF_FILE'\n{good[path]}END_OF_FILE" for path in changed)
     return Draft(
         template=blueprint.name,
-        fields={"files": " ".join(sorted(bad)), "about": blueprint.about, "symptoms": _symptoms(faults, level, k)},
+        fields={
+            "files": " ".join(sorted(bad)),
+            "about": said(blueprint.about),
+            "symptoms": said(_symptoms(faults, level)),
+        },
         data={
             "tests": {TESTS: tests},
-            "packages": [blueprint.package],
+            "packages": [said(blueprint.package)],
             "fail_to_pass": [f"{TESTS}::{name}" for name in failing],
-            "pass_to_pass": [f"{TESTS}::{name}" for name in names if name not in failing],
+            "pass_to_pass": [f"{TESTS}::{name}" for name in ids if name not in failing],
         },
         reference=f"```sh\n{commands}\n```",
         files={path: text.encode() for path, text in bad.items()},
@@ -58,12 +68,8 @@ def _draft(blueprint: Blueprint, level: str, rng: random.Random) -> Draft:
     )
 
 
-def _symptoms(faults: list[Fault], level: str, k: dict[str, int]) -> str:
-    lines = [_filled(fault.symptom, k) for fault in faults]
+def _symptoms(faults: list[Fault], level: str) -> str:
+    lines = [fault.symptom for fault in faults]
     if level == "easy":
         lines = [f"{line} (look at {fault.path})" for line, fault in zip(lines, faults, strict=True)]
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _filled(text: str, k: dict[str, int]) -> str:
-    return re.sub(r"<([abcp])>", lambda match: str(k[match[1]]), text)

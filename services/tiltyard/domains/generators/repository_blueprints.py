@@ -27,6 +27,8 @@ class Blueprint:
     files: Mapping[str, str]
     faults: tuple[Fault, ...]
     tests: str
+    names: Mapping[str, tuple[str, ...]]
+    """Words, in code and prose alike, and others that may stand in their place."""
 
 
 SHOP = Blueprint(
@@ -107,6 +109,15 @@ SHOP = Blueprint(
     "def test_no_discount():\n    assert line_total(33, <b> - 1) == 33 * (<b> - 1)\n\n\n"
     "def test_discount_at_limit():\n    assert line_total(33, <b>) == 33 * <b> * (100 - <p>) // 100\n\n\n"
     "def test_discount_above():\n    assert line_total(7, <b> + 5) == 7 * (<b> + 5) * (100 - <p>) // 100\n",
+    {
+        "shop": ("store", "market", "kiosk"),
+        "cart": ("basket", "trolley"),
+        "prices": ("tariff", "rates"),
+        "item": ("product", "article"),
+        "count": ("number", "pieces"),
+        "line_total": ("row_total", "position_price"),
+        "unit_price": ("single_price", "price_of"),
+    },
 )
 BANK = Blueprint(
     "bank",
@@ -203,6 +214,16 @@ BANK = Blueprint(
     "def test_no_interest_on_debt():\n    assert interest(-36000, 360) == 0\n\n\n"
     "def test_compound():\n    once = 10000 + 100 * <p>\n    assert compound(10000, 1) == once\n"
     "    assert compound(10000, 2) == once + once * <p> // 100\n    assert compound(10000, 0) == 10000\n",
+    {
+        "bank": ("vault", "fund", "exchange"),
+        "account": ("wallet", "ledger"),
+        "Account": ("Wallet", "Ledger"),
+        "deposit": ("pay_in", "credit"),
+        "withdraw": ("take_out", "debit"),
+        "moves": ("entries", "history"),
+        "compound": ("grow", "accrue"),
+        "cents": ("amount", "pence"),
+    },
 )
 TEXT = Blueprint(
     "text",
@@ -287,6 +308,15 @@ TEXT = Blueprint(
     "def test_slug_limit():\n    assert slug('Abc def', 4) == 'abc'\n    assert len(slug('X' * 200)) == <c>\n\n\n"
     "def test_table():\n    assert table([['a', 'bb'], ['ccc', 4]]) == 'a    bb\\nccc  4'\n\n\n"
     "def test_table_empty():\n    assert table([]) == ''\n",
+    {
+        "textkit": ("wording", "letters", "typing_aid"),
+        "wrap": ("fill", "fold"),
+        "slug": ("handle", "short_name"),
+        "table": ("grid", "sheet"),
+        "width": ("room", "columns"),
+        "title": ("heading", "caption"),
+        "rows": ("records", "entries"),
+    },
 )
 PLAN = Blueprint(
     "plan",
@@ -383,5 +413,15 @@ PLAN = Blueprint(
     "def test_order():\n    assert order({'c': ['a'], 'a': [], 'b': ['c']}) == ['a', 'c', 'b']\n\n\n"
     "def test_order_names():\n    assert order({'z': [], 'y': [], 'x': []}) == ['x', 'y', 'z']\n\n\n"
     "def test_circle():\n    with pytest.raises(ValueError):\n        order({'a': ['b'], 'b': ['a']})\n",
+    {
+        "planner": ("diary", "calendar", "agenda"),
+        "minutes": ("to_minutes", "parse_time"),
+        "clock": ("as_clock", "show_time"),
+        "slots": ("spans", "blocks"),
+        "overlap": ("collide", "intersect"),
+        "merge": ("join_up", "unite"),
+        "free": ("gaps", "openings"),
+        "order": ("sequence", "arrange"),
+    },
 )
 BLUEPRINTS = (SHOP, BANK, TEXT, PLAN)

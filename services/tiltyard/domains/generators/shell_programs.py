@@ -32,7 +32,7 @@ class Program:
     bash: str
     f: Callable[[Consts, Lines], Lines]
     input: str = "words"
-    """Kind of lines: words, numbers, pairs, csv, log, paths."""
+    """Kind of lines: words, numbers, few (of which some repeat), pairs, csv, log, paths."""
 
 
 def _line(kind: str, rng: random.Random) -> str:
@@ -40,6 +40,8 @@ def _line(kind: str, rng: random.Random) -> str:
     match kind:
         case "numbers":
             return str(rng.randint(-50, 120))
+        case "few":
+            return f"{rng.choice(_NAMES[:4])} {rng.randint(1, 2)}"
         case "pairs":
             return f"{rng.choice(_NAMES)} {number}"
         case "csv":
@@ -139,7 +141,7 @@ MEDIUM: dict[str, Program] = {
         "prints the lines without those that occurred before, in their order",
         "awk '!seen[$0]++'",
         lambda k, v: list(dict.fromkeys(v)),
-        "pairs",
+        "few",
     ),
 }
 HARD: dict[str, Program] = {

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tiltyard.domains.drafts import Draft, Request
 
 from .sql_tables import SCHEMAS, Schema, setup, words
 
-SETUPS = 3
+SETUPS = 2
 Template = tuple[str, str]
 """Question and query, patterns over `sql_tables.words`."""
 SELECT: Mapping[str, Template] = {
@@ -108,13 +109,33 @@ def generate(request: Request) -> Iterator[Draft]:
             return
 
 
+def _restricted(filled: Mapping[str, Any], rng: random.Random) -> tuple[str, str]:
+    """Only some rows of the child table are looked at: in words, and as a subquery in its place."""
+    w = dict(filled, most=rng.randint(18, 40), low=rng.randint(3, 15), before=rng.randint(8, 12), x2=rng.randint(5, 15))
+    conditions = rng.sample(
+        (
+            ("an id of at most {most}", "id <= {most}"),
+            ("an id above {low}", "id > {low}"),
+            ("{day} before month {before} of 2025", "{day} < DATE '2025-{before:02d}-01'"),
+            ("{amount} above {x2}", "{amount} > {x2}"),
+            ("a {kind} other than '{other}'", "{kind} <> '{other}'"),
+        ),
+        2,
+    )
+    said = " and ".join(text.format(**w) for text, _ in conditions)
+    where = " AND ".join(text.format(**w) for _, text in conditions)
+    return f"Look only at {w['children']} with {said}.", f"(SELECT * FROM {w['C']} WHERE {where})"
+
+
 def _draft(name: str, template: Template, schema: Schema, rng: random.Random) -> Draft:
     filled = words(schema, rng)
-    question, query = (part.format(**filled) for part in template)
+    said, rows = _restricted(filled, rng)
+    question = template[0].format(**filled)
+    query = template[1].format(**{**filled, "C": rows})
     return Draft(
         template=name,
         source=schema.name,
-        fields={"tables": schema.create, "question": question},
+        fields={"tables": schema.create, "question": question, "restriction": said},
         data={"query": query, "setups": [setup(schema, rng) for _ in range(SETUPS)]},
         reference=f"```sql\n{query}\n```",
         labels={"schema": schema.name},

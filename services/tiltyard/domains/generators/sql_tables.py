@@ -104,10 +104,11 @@ Fill = Callable[[Schema, random.Random], dict[str, Any]]
 def words(schema: Schema, rng: random.Random) -> dict[str, Any]:
     """What the patterns of questions and queries are filled with."""
     one, many, child_one, child_many = schema.say.split("|")
-    first, second = rng.sample(schema.kinds, 2)
+    first, second, other = rng.sample(schema.kinds, 3)
     return {
         "P": schema.parent, "label": schema.label, "group": schema.group, "C": schema.child, "key": schema.key,
         "amount": schema.amount, "kind": schema.kind, "day": schema.day, "one": one, "many": many,
         "child": child_one, "children": child_many, "g": rng.choice(schema.groups), "k1": first, "k2": second,
+        "other": other,
         "x": rng.randint(20, 70) * (5 if schema.money else 1), "n": rng.randint(2, 5), "month": rng.randint(3, 10),
     }  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
-from .work import NAMES, WORDS, Templates, Work, file, lines, mode, run, some
+from .work import NAMES, WORDS, Template, Templates, Work, file, lines, mode, run, some
 
 
 def _sum_args(rng: random.Random) -> Work:
@@ -136,8 +137,28 @@ def _makefile(rng: random.Random) -> Work:
                 f"cat > Makefile <<'END'\n{text}\nEND", files)  # fmt: skip
 
 
-TEMPLATES: Templates = {
+def _signed(template: Template) -> Template:
+    """The same with a closing comment in the file, which no two tasks share."""
+
+    def work(rng: random.Random) -> Work:
+        made = template(rng)
+        name = made.commands.split()[2]
+        words = " ".join(rng.choice(WORDS) for _ in range(6))
+        return replace(
+            made,
+            say=f"{made.say}; the last line of {name} is the comment '# {words}'",
+            checks=[*made.checks, run(["tail", "-n", "1", name], f"# {words}")],
+            commands=f"{made.commands}\necho '# {words}' >> {name}",
+        )
+
+    return work
+
+
+_LEVELS: Templates = {
     "easy": {"sum_args": _sum_args, "greet": _greet, "number": _number},
     "medium": {"longest": _longest, "endings": _endings, "backup": _backup},
     "hard": {"stack": _stack, "tool": _tool, "makefile": _makefile},
+}
+TEMPLATES: Templates = {
+    level: {name: _signed(template) for name, template in templates.items()} for level, templates in _LEVELS.items()
 }

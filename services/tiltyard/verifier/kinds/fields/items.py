@@ -6,8 +6,6 @@ an item that is missing, too many or doubled costs all its cells. Left out: item
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
 from typing import Any
 
 from tiltyard.verifier.kinds.base import Part

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import threading
 import time
 from collections import Counter
@@ -49,6 +50,7 @@ class Wrong(Exception):
 
 def check(task: dict[str, Any]) -> dict[str, str]:
     """{} when the submission is right, else {'wrong': why} or {'broken': why}."""
+    _stand_somewhere()
     try:
         _check(task)
     except Wrong as error:
@@ -56,6 +58,14 @@ def check(task: dict[str, Any]) -> dict[str, str]:
     except Broken as error:
         return {"broken": str(error)[:300]}
     return {}
+
+
+def _stand_somewhere() -> None:
+    """duckdb refuses to work in a directory that was removed, and a child may outlive the one it was started in."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        os.chdir("/")
 
 
 def _check(task: dict[str, Any]) -> None:
