@@ -81,7 +81,7 @@ class Agent:
         self.table = Table()
         self.standby: Standby | None = None
         self.scripts = False
-        """Is a script likely to come next?"""
+        """Was the last command a script, so that another one is likely?"""
         self.kept: Kept | None = None
         self.shell: Shell | None = None
         self.input, self.output = os.dup(0), os.dup(1)
@@ -97,9 +97,6 @@ class Agent:
 
     def serve(self) -> list[str]:
         """Never returns, except in a forked child: the argv of the script to run there."""
-        argv = self.prepare()
-        if argv:
-            return argv
         send(self.output, b"hello", VERSION, sys.version.split()[0].encode())
         while True:
             argv = self.prepare()
@@ -389,7 +386,6 @@ def main(workspace: str, uid: str, modules: "tuple[str, ...]" = ()) -> None:
     """Entry point inside the sandbox."""
     preload.load(modules)
     agent = Agent(Workspace(workspace, int(uid)))
-    agent.scripts = bool(modules)
     gc.disable()
     gc.freeze()
     leave(run_script(agent.serve()), workspace + "/")
