@@ -2,9 +2,10 @@
 
 A fork marks all memory as shared, and both sides then copy what they touch, 2 MiB at a time in gVisor: 15 ms for the
 bare interpreter, 40 with numpy. The standby has that behind it when a script comes; it is made after a script's answer.
-Not ahead of the first one: what it copies would be in every idle sandbox and every restore. Invariants: it holds no descriptor of the agent but the one that it
-is told its script by, and runs nothing of a user's before it has become that user; it is neither counted nor swept;
-one that is gone is replaced by a fork as usual. Left out: programs, which are started without a fork.
+Not ahead of the first one: what it copies would be in every idle sandbox and every restore. Invariants: it holds no
+descriptor of the agent but the one that it is told its script by, and runs nothing of a user's before it has become
+that user; it is neither counted nor swept; one that is gone is replaced by a fork as usual. Left out: programs, which
+are started without a fork.
 """
 
 import marshal
