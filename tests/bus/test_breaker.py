@@ -53,10 +53,10 @@ class Release:
 
 
 @asynccontextmanager
-async def serving(bus: Bus, handler: Any, *, share: float = 0.8) -> AsyncIterator[Server[Rollout]]:
+async def serving(bus: Bus, handler: Any, *, share: float = 0.8, slots: int = 1) -> AsyncIterator[Server[Rollout]]:
     stop = anyio.Event()
     made = Breaker(bus, GENERATE, share=share, window=WINDOW)
-    server = Server(bus, letters.QUICK, handler, slots=1, bury=None, breaker=made)
+    server = Server(bus, letters.QUICK, handler, slots=slots, bury=None, breaker=made)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run, stop)
         yield server
@@ -107,6 +107,33 @@ async def test_a_domain_that_dies_is_paused_until_it_is_resumed(
     assert len(await stored(bus, VERIFY)) == 5 + 40 - died
     assert REGISTRY.get_sample_value("tiltyard_paused", {"stage": "generate", "domain": BAD}) == 0
     assert await call(capsys, nats_server.url, "dlq", "resume", "--all") == "nothing like that is paused\n"
+
+
+@pytest.mark.parametrize("sound", [20, 0])
+async def test_endings_of_a_burst_are_judged_together(bus: Bus, sound: int) -> None:
+    """Quick refusals of a burst end before what is handled beside them: a third that dies pauses nobody, all does."""
+    refused = anyio.Event()
+    deaths = 0
+
+    async def handle(rollout: Rollout) -> Sequence[Out]:
+        nonlocal deaths
+        if rollout.member < sound:
+            await refused.wait()
+            return await letters.take(rollout)
+        deaths += 1
+        raise Reject("validation", "refused at once")
+
+    await publish(bus, BAD, 30, "run-t-0")
+    async with serving(bus, handle, slots=30) as server:
+        if sound:
+            await until(lambda: deaths == 30 - sound)
+            await eventually(bus, topology.DLQ, 30 - sound)
+            refused.set()
+            await letters.until_idle(bus)
+            assert not server.breaker.paused
+        else:
+            await until(lambda: BAD in server.breaker.paused)
+    assert len(await Letters(bus).all()) == 30 - sound
 
 
 async def test_garbage_pauses_nobody(bus: Bus) -> None:

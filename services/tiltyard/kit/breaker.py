@@ -3,7 +3,9 @@
 A bad release must not drain a queue into the dead letters: when, of the last `window` messages of a domain that ended
 at a stage in one process, more than `share` became dead letters, the domain is paused at that stage for every process.
 Its messages stay on the queue and are handed back each time they come. Counted are sound messages that a handler
-refused, failed or died of; what is no message of ours is its sender's doing and pauses nobody.
+refused, failed or died of; what is no message of ours is its sender's doing and pauses nobody. What is taken at once
+ends sorted by its kind, since refusals are quick: a window of deaths is a suspicion, and it is judged together with as
+many endings more as messages of the domain were in hand then.
 
 Invariants: a pause is an entry of a bucket that everybody follows, so it holds for all replicas and outlives restarts;
 only `resume` ends it; afterwards the count begins anew. Left out: how a person sees and ends it (`tiltyard dlq`).
@@ -14,7 +16,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -97,6 +99,8 @@ class Breaker:
         self._window = window
         self._ended: dict[str, deque[bool]] = {}
         """By domain, whether each of the last messages died."""
+        self._suspected: dict[str, int] = {}
+        """By domain, how many endings decide: the window, and what was in hand when it was full of deaths."""
         self._paused: dict[str, Pause] = {}
 
     @property
@@ -117,21 +121,40 @@ class Breaker:
         if self._share:
             self._of(_domain(subject)).append(False)
 
-    async def died(self, subject: str, detail: str) -> None:
-        """A sound message became a dead letter; pauses its domain when too many do."""
+    async def died(self, subject: str, detail: str, in_hand: Iterable[str] = ()) -> None:
+        """A sound message became a dead letter; pauses its domain when too many do.
+
+        `in_hand`: subjects of the other messages that this process has taken and that have not ended.
+        """
         if not self._share:
             return
         domain = _domain(subject)
-        ended = self._of(domain)
-        ended.append(True)
-        if len(ended) < self._window or sum(ended) <= self._share * self._window or domain in self._paused:
+        self._of(domain).append(True)
+        if domain in self._paused or not self._too_many(domain, in_hand):
             return
+        ended = self._ended[domain]
         try:
             made = await pause(self._bus, self._stage.name, domain, detail, died=sum(ended), of=len(ended))
         except BusError as error:  # the next death tries again
             log.warning("pause_failed", stage=self._stage.name, domain=domain, error=str(error))
             return
         self._take(made)
+
+    def _too_many(self, domain: str, in_hand: Iterable[str]) -> bool:
+        """Did more than the share die, in the window and of what was in hand beside it?"""
+        ended = self._ended[domain]
+        asked = self._suspected.get(domain, self._window)
+        if len(ended) < asked:
+            return False
+        guilty = sum(ended) > self._share * asked
+        if guilty and domain not in self._suspected:
+            beside = sum(_domain(other) == domain for other in in_hand)
+            self._suspected[domain] = self._window + beside
+            self._ended[domain] = deque(ended, maxlen=self._window + beside)
+            return not beside
+        if not guilty and self._suspected.pop(domain, None):
+            self._ended[domain] = deque(ended, maxlen=self._window)
+        return guilty
 
     def _of(self, domain: str) -> deque[bool]:
         ended = self._ended.get(domain)
@@ -152,6 +175,7 @@ class Breaker:
         else:
             self._paused.pop(pause.domain, None)
             self._ended.pop(pause.domain, None)
+            self._suspected.pop(pause.domain, None)
         metrics.PAUSED.labels(pause.stage, pause.domain).set(pause.holds)
         if held != pause.holds:
             said = {"stage": pause.stage, "domain": pause.domain, "detail": pause.detail}

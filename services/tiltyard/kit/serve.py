@@ -302,7 +302,8 @@ class Server(Generic[M]):
         await self._bury(delivery, error.message if message is None else message, error)
         self.bus.say(delivery, f"+TERM {letter.reason}".encode())
         if message is not None or letter.reason == "crash":  # else its sender's fault
-            await self.breaker.died(delivery.subject, f"{letter.reason}: {letter.detail}")
+            others = [other.subject for other, _ in self._running.values() if other is not delivery]
+            await self.breaker.died(delivery.subject, f"{letter.reason}: {letter.detail}", others)
 
     async def _bury(self, delivery: Delivery, message: M | None, error: Reject) -> None:
         """Tell the rollout's group; the letter is stored, so whatever fails here must not stop the stage."""
