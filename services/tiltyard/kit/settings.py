@@ -262,9 +262,12 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _read_secret(path: str, origin: str) -> str:
     """What is in a file, as a string of TOML: a key of digits stays text."""
     try:
-        return _quoted(Path(path).read_text().strip())
+        secret = Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{origin}: {path}: {getattr(error, 'strerror', None) or 'not text'}") from error
+    if not secret:  # an empty key would be no key: open to all
+        raise SettingsError(f"{origin}: {path}: nothing is in it")
+    return _quoted(secret)
 
 
 def _quoted(text: str) -> str:

@@ -217,3 +217,10 @@ def test_settings_refuse_what_they_do_not_know(kind: type[msgspec.Struct]) -> No
     """Every shared table is closed, and a component's name is never that of a shared table."""
     assert kind.__struct_config__.forbid_unknown_fields
     assert not set(COMPONENTS) & set(SHARED)
+
+
+def test_an_empty_secret_is_none(tmp_path: Path) -> None:
+    """A file without a secret would leave an engine open to all, so it is refused by name."""
+    (tmp_path / "key").write_text("\n")
+    with pytest.raises(SettingsError, match=r"TILTYARD_ENGINE__API_KEY_FILE: .*/key: nothing is in it"):
+        read_source(None, (), {"TILTYARD_ENGINE__API_KEY_FILE": str(tmp_path / "key")})
