@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from tiltyard.cli.main import main
-from tiltyard.cli.size import SHIPPED, Size, model, read_costs
+from tiltyard.cli.size import SHIPPED, Size, model, read_costs, work_of
 from tiltyard.cli.size.model import Costs, Measured, Need, Terms, Work
+from tiltyard.domains import registry
 
 ANSWER = {
     "sampler": 0.1,
@@ -140,14 +141,34 @@ def test_the_command_speaks_to_people(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["0"], "rate above 0"),
+        (["0"], "the rate: 0; expected a number above 0"),
         (["10", "--domain", "no.such"], "no domain 'no.such'"),
         (["10", "--domain", "shell.files=x"], "expected NAME or NAME=SHARE"),
         (["10", "--costs", "/nowhere"], "/nowhere: No such file"),
         (["10", "--costs", __file__], "expected what `make load` writes"),
+        (["inf"], "the rate: inf; expected"),
+        (["100", "--busy", "0"], "--busy: 0; expected"),
+        (["100", "--busy", "2"], "--busy: 2; expected"),
+        (["100", "--turn-seconds", "-3"], "--turn-seconds: -3; expected"),
+        (["100", "--node-cores", "0"], "--node-cores: 0; expected"),
+        (["100", "--engine-tokens", "-1"], "--engine-tokens: -1; expected"),
     ],
 )
 def test_mistakes_are_named(capsys: pytest.CaptureFixture[str], arguments: list[str], part: str) -> None:
     """Status 2 and one line."""
     assert main(["size", *arguments]) == 2
     assert part in capsys.readouterr().err
+
+
+def test_costs_without_executions_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Costs that the model cannot divide by are the file's mistake."""
+    path = tmp_path / "costs.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(COSTS, turns=COSTS.answer)))
+    assert main(["size", "100", "--costs", str(path)]) == 2
+    assert "and of more that execute" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "jobs"), [("math.arithmetic.chain_sum", 0), ("code.c.functions.easy", 1)])
+def test_what_a_verifier_runs_in_a_sandbox_is_counted(kind: str, jobs: int) -> None:
+    """Every kind that is no rule grades by a job, whoever wrote it."""
+    assert work_of(registry.load(kind).definition, 1.0).jobs == jobs

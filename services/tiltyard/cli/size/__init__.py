@@ -19,13 +19,13 @@ from tiltyard.domains import registry
 from tiltyard.domains.definition import Definition
 from tiltyard.gateway.settings import GatewaySettings
 from tiltyard.kit.settings import RunSettings, section
+from tiltyard.verifier.kinds import registry as kinds
+from tiltyard.verifier.kinds.base import Rule
 
 from . import model
 from .model import Costs, Need, Terms, Work
 
 SHIPPED = Path(__file__).with_name("costs.json")
-GRADED_IN_SANDBOX = frozenset({"python_calls", "humaneval", "files"})
-"""Kinds of verifier that plan a grading job."""
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,24 +40,48 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 def read_costs(path: Path) -> Costs:
     """The costs in a file; UserError where it is wrong."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Costs)
+        costs = msgspec.json.decode(path.read_bytes(), type=Costs)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except msgspec.DecodeError as error:
         raise UserError(f"{path}: {error}; expected what `make load` writes to results/costs.json") from error
+    missing = [
+        name for name in (*model.SERVICES, model.SERVER) if name not in costs.answer.cpu_ms.keys() & costs.turns.cpu_ms
+    ]
+    if missing or not costs.turns.executed > 0 or not 0 < costs.answer.turns < costs.turns.turns:
+        what = (
+            f"no cost of {', '.join(missing)}" if missing else "expected answers of one turn, and of more that execute"
+        )
+        raise UserError(f"{path}: {what}; expected what `make load` writes to results/costs.json")
+    return costs
 
 
 def work_of(definition: Definition, share: float) -> Work:
     """What a rollout of a domain asks for, when it takes all its turns."""
+    kind = kinds.installed().get(definition.verifier.kind)
     turns = 1 if definition.interface == "answer" else definition.limits.turns
     return Work(
         domain=definition.name,
         share=share,
         turns=turns,
         executed=0 if definition.interface == "answer" else turns,
-        jobs=1 if definition.verifier.kind in GRADED_IN_SANDBOX else 0,
+        jobs=0 if isinstance(kind, Rule) else 1,
         tokens=definition.sampling.max_new_tokens,
     )
+
+
+def check(terms: Terms) -> None:
+    """UserError for terms that no machine has."""
+    for option, value, least, most in (
+        ("the rate", terms.rate, 0.0, 1e9),
+        ("--busy", terms.busy, 0.0, 1.0),
+        ("--turn-seconds", terms.turn_s, 0.0, 1e6),
+        ("--node-cores", terms.node_cores, 0.0, 1e6),
+    ):
+        if not least < value <= most:
+            raise UserError(f"{option}: {value:g}; expected a number above {least:g}, at most {most:g}")
+    if not 0 <= terms.engine_tokens < float("inf"):
+        raise UserError(f"--engine-tokens: {terms.engine_tokens:g}; expected a number above 0, or 0 for not known")
 
 
 def parse_domain(text: str) -> tuple[str, float]:
@@ -103,6 +127,7 @@ def main(arguments: Namespace) -> int:
         node_cores=arguments.node_cores,
         engine_tokens=arguments.engine_tokens,
     )
+    check(terms)
     works = works_of(arguments)
     answer = Size(
         rate=terms.rate,
