@@ -23,6 +23,7 @@ from load.elsewhere import InUse
 from load.figures import rows as rows_of
 from load.figures import text
 from load.page import page
+from rig.latency import parse
 
 from tiltyard.cli.models import prepare
 from tiltyard.cli.report import Row
@@ -31,20 +32,40 @@ from tiltyard.kit.settings import DataSettings
 
 CHAOS_ROLLOUTS = 4000
 CHAOS_LIMIT_S = 600
+MAX_SCALE = 100.0
 
 
 def parser() -> argparse.ArgumentParser:
     names = ", ".join((*ALL, CHAOS))
     top = argparse.ArgumentParser(prog="load", description="What the whole system carries.")
     top.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {names}; default: all, in this order")
-    top.add_argument("--scale", type=float, default=1.0, help="share of the full number of rollouts (default 1)")
-    top.add_argument("--latency", metavar="KIND:NUMBERS", help="of the engine, in place of the scenario's")
+    top.add_argument("--scale", type=_scale, default=1.0, help="share of the full number of rollouts (default 1)")
+    top.add_argument(
+        "--latency", type=_latency, metavar="KIND:NUMBERS", help="of the engine, in place of the scenario's"
+    )
     top.add_argument(
         "--servers", default="", metavar="URL", help="a bus elsewhere; default: one of our own on loopback"
     )
     top.add_argument("--strict", action="store_true", help="a missed target is a failure")
     top.add_argument("--results", type=Path, default=Path("results/load.json"), metavar="FILE")
     return top
+
+
+def _scale(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MAX_SCALE:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number above 0, at most {MAX_SCALE:g}")
+    return value
+
+
+def _latency(text: str) -> str:
+    try:
+        return str(parse(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def scaled(entry: Entry, scale: float, latency: str | None) -> Entry:

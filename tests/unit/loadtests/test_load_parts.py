@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 from load.charts import bars, lines, nice
+from load.command import main
 from load.hops import Journeys, spread
 from load.inject import Phase, due
 from load.scenario import Scenario
@@ -80,3 +81,25 @@ def test_charts_are_wellformed() -> None:
     for chart in (lines("a & b", {"<x>": [(0, 1), (2, 3)]}, "ms"), lines("none", {}, ""), bars("c", {"d": 0.0}, "ms")):
         ElementTree.fromstring(chart)
     assert [nice(value) for value in (0, 0.03, 1, 7, 1200)] == [1.0, 0.05, 1.0, 10.0, 2000.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["nope"], "no scenario 'nope'"),
+        (["steady", "--scale", "0"], "--scale: '0': expected a number above 0"),
+        (["steady", "--scale", "-1"], "--scale: '-1': expected"),
+        (["steady", "--scale", "nan"], "--scale: 'nan': expected"),
+        (["steady", "--latency", "nonsense"], "--latency: "),
+    ],
+)
+def test_mistakes_of_a_load_are_named_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], part: str
+) -> None:
+    """A wrong scenario, size or latency is one line and status 2."""
+    try:
+        status = main(arguments)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    assert status == 2
+    assert part in capsys.readouterr().err
