@@ -7,12 +7,14 @@ import dataclasses
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -95,7 +97,7 @@ def one(entry: Entry, servers: str) -> Result:
         failed.callback(print, f"load: {entry.scenario.name} failed; logs are kept in {root}", file=sys.stderr)
         try:
             result = anyio.run(_run, entry, root, tiny, servers, backend_options={"use_uvloop": True})
-        except InUse:
+        except (InUse, KeyboardInterrupt):
             failed.pop_all()
             shutil.rmtree(root)
             raise
@@ -164,6 +166,16 @@ def _json(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
+def unreachable(url: str) -> str:
+    """Why nobody can be reached there; empty when somebody can."""
+    try:
+        found = urlsplit(url if "//" in url else f"nats://{url}")
+        socket.create_connection((found.hostname or "", found.port or 4222), timeout=5).close()
+    except (OSError, ValueError) as error:
+        return str(error)
+    return ""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, print, write; the exit status."""
     given = parser().parse_args(argv)
@@ -174,6 +186,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.setup("load", level="error")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if given.servers and (why := unreachable(given.servers)):
+        print(f"load: {given.servers}: {why}", file=sys.stderr)
+        return 2
     session = Session(given)
     try:
         for name in given.scenarios or (*ALL, *(() if given.servers else (CHAOS,))):
@@ -181,6 +196,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InUse as error:
         print(f"load: {given.servers}: {error}: the services of a load would take its work", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("load: stopped; nothing is written", file=sys.stderr)
+        return 130
     load = os.getloadavg()[0]
     session.rows.append(Row(measure=f"load of the machine at the end ({os.cpu_count()} cores)", value=load, unit=""))
     session.write()

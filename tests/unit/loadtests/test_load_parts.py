@@ -91,6 +91,7 @@ def test_charts_are_wellformed() -> None:
         (["steady", "--scale", "-1"], "--scale: '-1': expected"),
         (["steady", "--scale", "nan"], "--scale: 'nan': expected"),
         (["steady", "--latency", "nonsense"], "--latency: "),
+        (["steady", "--servers", "nats://127.0.0.1:1"], "load: nats://127.0.0.1:1: "),
     ],
 )
 def test_mistakes_of_a_load_are_named_before_anything_starts(
