@@ -152,7 +152,8 @@ class Breaker:
             self._suspected[domain] = self._window + beside
             self._ended[domain] = deque(ended, maxlen=self._window + beside)
             return not beside
-        if not guilty and self._suspected.pop(domain, None):
+        if not guilty and domain in self._suspected:
+            del self._suspected[domain]
             self._ended[domain] = deque(ended, maxlen=self._window)
         return guilty
 
