@@ -25,7 +25,7 @@ _SAMPLES = {
 }
 _NAMES = {
     name: number
-    for number, name in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
+    for number, name in enumerate(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"])
 } | {"once": 1, "twice": 2, "no": 0, "a": 1, "an": 1}
 _NUMBER = r"(\d[\d,]*|" + "|".join(_NAMES) + ")"
 _BOUND = r"(at least|at most|exactly|no more than|fewer than|less than|more than|up to)?"

@@ -22,10 +22,7 @@ from .data import Data, Options
 from .text import contains
 
 RULES: dict[str, type[Check]] = {**counting.RULES, **forms.RULES}
-_NAMED = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen twenty"
-).split()
+_NAMED = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
 _MORE = {1: ("once", "a single"), 2: ("twice",), 3: ("a few", "several")}
 
 
@@ -68,7 +65,7 @@ class Instruction(Rule[Data, Options]):
         share = options.content_share
         named = {f"{i}.{data.rules[i]['id']}": float(held) for i, held in enumerate(kept)}
         return Finding(
-            score=share + (1 - share) * sum(kept) / len(kept),
+            score=min(1.0, share + (1 - share) * (sum(kept) / len(kept))),
             passed=all(kept),
             components=({"content": 1.0} if data.content else {}) | named,
             reasons=tuple(f"not kept: {rule.say()}" for rule, held in zip(rules, kept, strict=True) if not held),
