@@ -129,6 +129,15 @@ def test_hostile_answers_are_read() -> None:
     """Nesting that exhausts a parser and long runs of marks are wrong answers."""
     assert grade(task({"id": "json"}), "[" * 15_000).score == 0.0
     for rule, _, _ in KEPT:
-        for text in ("(" * 60_000, "[" * 60_000, "<" * 60_000, "**" * 30_000, "\n" * 60_000, "1." * 30_000):
+        for text in (
+            "(" * 60_000,
+            "[" * 60_000,
+            "<" * 60_000,
+            "**" * 30_000,
+            "\n" * 60_000,
+            "1." * 30_000,
+            "." * 60_000 + "a",
+            "<<" + "a" * 60_000,
+        ):
             assert grade(task(rule), text).outcome is not None
     assert issubclass(RULES["words"], Count)

@@ -25,7 +25,9 @@ _SAMPLES = {
 }
 _NAMES = {
     name: number
-    for number, name in enumerate(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"])
+    for number, name in enumerate(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+    )
 } | {"once": 1, "twice": 2, "no": 0, "a": 1, "an": 1}
 _NUMBER = r"(\d[\d,]*|" + "|".join(_NAMES) + ")"
 _BOUND = r"(at least|at most|exactly|no more than|fewer than|less than|more than|up to)?"
@@ -80,11 +82,12 @@ def _text(submission: str, rules: Sequence[dict[str, Any]]) -> str:
     if (named := re.search(r"\b(\w+) answer\b", submission)) and named[1] in _SAMPLES:
         right = re.search(r"\b(?:right|correct)\b", submission) and "not right" not in submission
         return _SAMPLES[named[1]] if right else _SAMPLES[named[1]].replace(_ANSWER, "17")
-    if found := re.fullmatch(r"the (words|characters) (\d+) to (\d+)", submission):
-        if any(rule["id"] == "copy_words" for rule in rules):
-            first, last = int(found[2]) - 1, int(found[3])
-            return " ".join(_SOURCE.split()[first:last]) if found[1] == "words" else _SOURCE[first:last]
-    if (counted := re.fullmatch(r"(\d{2,5}) words", submission)) and any(rule["id"] == "words" for rule in rules):
+    named_rules = {rule["id"] for rule in rules}
+    found = re.fullmatch(r"the (words|characters) (\d+) to (\d+)", submission)
+    if found and "copy_words" in named_rules:
+        first, last = int(found[2]) - 1, int(found[3])
+        return " ".join(_SOURCE.split()[first:last]) if found[1] == "words" else _SOURCE[first:last]
+    if (counted := re.fullmatch(r"(\d{2,5}) words", submission)) and "words" in named_rules:
         return " ".join(["word"] * int(counted[1]))
     return submission
 

@@ -15,7 +15,7 @@ class Data(Part, frozen=True):
     rules: Annotated[tuple[dict[str, Any], ...], Meta(min_length=1)]
     """Each a table with `id`, one of `rules.RULES`, and that rule's own keys; the same id may be there twice."""
     content: tuple[str, ...] = ()
-    """What an answer must say, as whole words: one that lacks any of it scores 0. None of it should be in the prompt."""
+    """What an answer must say, as whole words: one that lacks any scores 0. The prompt should hold none of it."""
 
 
 class Options(Part, frozen=True):

@@ -59,7 +59,7 @@ class Quoted(Check, frozen=True):
 
 class Title(Check, frozen=True):
     def holds(self, text: str) -> bool:
-        return re.search(r"<<[^<>\n]*[^<>\s][^<>\n]*>>", text) is not None
+        return any(map(str.strip, re.findall(r"<<([^<>\n]*)>>", text)))
 
     def say(self) -> str:
         return "Give the answer a title between double angle brackets, like <<a title>>."

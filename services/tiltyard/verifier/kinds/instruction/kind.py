@@ -22,7 +22,29 @@ from .data import Data, Options
 from .text import contains
 
 RULES: dict[str, type[Check]] = {**counting.RULES, **forms.RULES}
-_NAMED = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
+_NAMED = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+]
 _MORE = {1: ("once", "a single"), 2: ("twice",), 3: ("a few", "several")}
 
 

@@ -11,8 +11,10 @@ import re
 from typing import Any
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|\n\s*\n")
-_SHORT = frozenset(["mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "e.g", "i.e", "no", "fig", "approx", "jr", "sr", "cf"])
+_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s|$)|\n\s*\n")
+_SHORT = frozenset(
+    ["mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "e.g", "i.e", "no", "fig", "approx", "jr", "sr", "cf"]
+)
 _BULLET = re.compile(r"^[ \t]*[-*+•][ \t]+\S", re.MULTILINE)
 _NUMBERED = re.compile(r"^[ \t]*\d{1,4}[.)][ \t]+\S", re.MULTILINE)
 _FENCE = re.compile(r"\A```[\w-]*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
