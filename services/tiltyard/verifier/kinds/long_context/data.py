@@ -14,7 +14,7 @@ class Data(Part, frozen=True):
 
     answers: tuple[str, ...] = ()
     """What must be found, in any order; with alternatives separated by ' || '."""
-    fields: dict[str, str] = {}
+    fields: dict[str, str] = {}  # noqa: RUF012
     """Named parts of the answer, such as a value and the section it stands in."""
     decoys: tuple[str, ...] = ()
     """What else the context offers: naming some of it costs precision."""
