@@ -1,0 +1,1 @@
+"""Kind `instruction`: rules about the form of an answer, each checked by a small class of its own."""
