@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from support.grading import grade
+
 from tiltyard.verifier.kinds.base import BrokenTask
 from tiltyard_proto.messages import ChatMessage, Environment, RolloutLimits, Task, Verification
 

@@ -75,7 +75,7 @@ def _each(pattern: str, first: int = 0) -> Callable[[str, Rule], str]:
     """The answer with `pattern` after it as often as the rule wants; {n} counts, {fill} is a sentence."""
 
     def make(text: str, rule: Rule) -> str:
-        count = rule.get("exactly", rule.get("at_least", rule.get("count", 0))) - first
+        count = int(rule.get("exactly") or rule.get("at_least") or rule.get("count") or 0) - first
         return text + "".join(pattern.format(n=i + 1, fill=FILL[i % len(FILL)], **rule) for i in range(count))
 
     return make

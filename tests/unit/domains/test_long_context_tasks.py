@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-
 from support.grading import grade
+
 from tiltyard.domains.drafts import Draft, Request, Split
 from tiltyard.domains.generators.long_context import generate
 from tiltyard_proto.messages import ChatMessage, Environment, RolloutLimits, Task, Verification
