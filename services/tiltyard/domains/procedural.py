@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_AT_ONCE = ("acre", "list_functions", "gsm_symbolic")
-"""They draw all items when they are made."""
+_AT_ONCE = ("acre", "list_functions", "gsm_symbolic", "survo")
+"""They draw when they are made, or by the seed that they were made with."""
 _made: "dict[tuple[str, int], Any]" = {}
 
 

@@ -20,8 +20,10 @@ _PATIENCE = 400
 """Items in a row that are too long, there already or of the other split, after which there are no more."""
 LEFT_OUT = {
     "arc_agi": "the items of a public benchmark",
+    "bf": "prints while drawing, and takes a quarter of a second",
     "boxnet": "no answer of its own",
     "circuit_logic": "two possible answers: guessing pays half",
+    "codeio": "its programs look for files, and its prompts are long",
     "composite": "no data set of its own",
     "course_schedule": "two possible answers: guessing pays half",
     "game_of_life_halting": "two possible answers, and the scorer pays for any text",
