@@ -93,7 +93,7 @@ def test_a_bad_file_never_reaches_the_bus(tmp_path: Path, capsys: pytest.Capture
         (["--run", "--domain", "code.python.functions"], "--run publishes what the run's configuration names"),
         (["--run"], "[run.train]: expected at least one domain to train on"),
         (["/no/such/file.jsonl"], "/no/such/file.jsonl: No such file"),
-        (["--domain", "nope"], "no domain 'nope'; near it are: code.python.functions"),
+        (["--domain", "nope"], "no domain 'nope'; near it are: code."),
     ],
 )
 def test_what_can_not_be_read_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
