@@ -24,7 +24,7 @@ CHOSEN = {
         "forks without end",
     ],
     "code.python.humaneval": ["equal to everything", "answers ahead", "looks into its callers", "kills its parent"],
-    "code.python.debug.medium": ["a lying __class__", "prints that all passed"],
+    "code.python.debug.medium": ["equal to everything", "prints that all passed"],
     "code.javascript.functions.medium": ["writes the results itself", "a proxy", "patched JSON", "takes all memory"],
     "code.c.functions.hard": ["ends before main", "includes a device", "kills everything", "forks without end"],
     "code.shell.programs.medium": ["kills everything", "writes the results itself", "a daemon", "forks without end"],

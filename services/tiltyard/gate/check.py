@@ -140,7 +140,7 @@ class Checker:
             self._add("held out", "no template or source is held out for evaluation: set held_out or held_out_sources")
         asked = {" ".join(prompts.text_of(task).split()): task.id for task in train}
         for task in held:
-            if (other := asked.get(" ".join(prompts.text_of(task).split()))) and not task.environment.files:
+            if (other := asked.get(" ".join(prompts.text_of(task).split()))) and not _start(task):
                 self._add("held out", f"training task {other} asks the same", task.id)
 
     # ------------------------------------------------------------ verdicts
@@ -199,6 +199,11 @@ class Checker:
         if not fine[probe.wanted]:
             check = GATE if found.outcome in NOT_HERE else "format" if probe.wanted == "accept" else "worthless"
             self._add(check, f"task {task.id}: {probe.name}: wanted {probe.wanted}, got {_said(found)}")
+
+
+def _start(task: Task) -> bool:
+    """Does a task begin with a workspace, which can differ where the words don't?"""
+    return bool(task.environment.files or task.environment.setup)
 
 
 def _faults(task: Task, *, extractive: bool) -> Iterator[tuple[str, str]]:

@@ -109,6 +109,17 @@ def generate(request: Request) -> Iterator[Draft]:
             return
 
 
+def _has_rows(made: str, query: str) -> bool:
+    """Does our own query give anything on our own data?"""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ValueError("code.sql needs duckdb: pip install duckdb") from error
+    with duckdb.connect(":memory:", config={"threads": "1"}) as connection:
+        connection.execute(made)
+        return bool(connection.execute(query).fetchone())
+
+
 def _restricted(filled: Mapping[str, Any], rng: random.Random) -> tuple[str, str]:
     """Only some rows of the child table are looked at: in words, and as a subquery in its place."""
     w = dict(filled, most=rng.randint(18, 40), low=rng.randint(3, 15), before=rng.randint(8, 12), x2=rng.randint(5, 15))
@@ -128,15 +139,19 @@ def _restricted(filled: Mapping[str, Any], rng: random.Random) -> tuple[str, str
 
 
 def _draft(name: str, template: Template, schema: Schema, rng: random.Random) -> Draft:
-    filled = words(schema, rng)
-    said, rows = _restricted(filled, rng)
-    question = template[0].format(**filled)
-    query = template[1].format(**{**filled, "C": rows})
+    while True:
+        filled = words(schema, rng)
+        said, rows = _restricted(filled, rng)
+        question = template[0].format(**filled)
+        query = template[1].format(**{**filled, "C": rows})
+        setups = [setup(schema, rng) for _ in range(SETUPS)]
+        if all(_has_rows(one, query) for one in setups):
+            break
     return Draft(
         template=name,
         source=schema.name,
         fields={"tables": schema.create, "question": question, "restriction": said},
-        data={"query": query, "setups": [setup(schema, rng) for _ in range(SETUPS)]},
+        data={"query": query, "setups": setups},
         reference=f"```sql\n{query}\n```",
         labels={"schema": schema.name},
     )

@@ -57,8 +57,8 @@ _FORGED = {
 }
 
 
-def python_probes(reference: str, function: str) -> tuple[Probe, ...]:
-    """The reference written in other ways, and forgeries of `function`."""
+def python_probes(reference: str, function: str, *, few: bool = False) -> tuple[Probe, ...]:
+    """The reference written in other ways, and forgeries of `function`; `few` where each costs a session."""
     code = code_of(reference)
     good = {
         "fenced": f"```python\n{code}\n```",
@@ -66,7 +66,8 @@ def python_probes(reference: str, function: str) -> tuple[Probe, ...]:
         "thought before": f"<think>maybe `return 1`?</think>\n```python\n{code}\n```",
         "comments": f"```python\n# a comment\n{code}\n\n# the end\n```",
     }
-    bad = {name: f"```python\n{text.format(f=function)}\n```" for name, text in {**_FORGED, **MORE}.items()}
+    forged = _FORGED if few else {**_FORGED, **MORE}
+    bad = {name: f"```python\n{text.format(f=function)}\n```" for name, text in forged.items()}
     return (
         *(Probe(name=name, texts=(text,)) for name, text in good.items()),
         *(Probe(name=name, texts=(text,), wanted="no_accept") for name, text in bad.items()),

@@ -84,7 +84,8 @@ class PythonCalls(Kind[Data, Options]):
         )
 
     def probes(self, task: Task) -> tuple[Probe, ...]:
-        return python_probes(task.reference, self.data_of(task).function)
+        few = task.environment.interface != "answer"
+        return python_probes(task.reference, self.data_of(task).function, few=few)
 
 
 def _refusal(code: str, function: str) -> str:
