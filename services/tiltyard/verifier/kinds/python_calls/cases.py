@@ -39,7 +39,7 @@ def trials(case: Case) -> Sequence[Trial] | Ruling | None:
         return [_quality(case)]
     function, params, calls = _asked(case)
     right = _right(function, params, calls, text_of(case.reference))
-    wrong = f"def {function}({', '.join(params)}):\n    return {' - '.join(params) or None}"
+    wrong = f"def {function}({', '.join(params)}):\n    return {' - '.join([*params, '1'])}"
     text = _submitted(text_of(case.submission), function, right, wrong, calls)
     return [_trial(case, {"function": function, "calls": calls}, text)]
 
