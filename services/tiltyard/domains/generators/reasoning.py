@@ -26,6 +26,7 @@ LEFT_OUT = {
     "codeio": "its programs look for files, and its prompts are long",
     "composite": "no data set of its own",
     "course_schedule": "two possible answers: guessing pays half",
+    "figlet_font": "its fonts come in the order of the disk, so that items can't be drawn again elsewhere",
     "game_of_life_halting": "two possible answers, and the scorer pays for any text",
     "graph_color": "no answer of its own",
     "gsm_symbolic": "templates of a public benchmark",
@@ -42,6 +43,10 @@ LEFT_OUT = {
 }
 
 
+class Undrawable(ValueError):
+    """The data set gave up on an item, as some do now and then."""
+
+
 def generate(request: Request) -> Iterator[Draft]:
     """Items of one data set, each question once, until there seem to be no more.
 
@@ -54,9 +59,12 @@ def generate(request: Request) -> Iterator[Draft]:
         seed += 1
         if by_seed and not request.wants(dataset, bucket(str(seed), BUCKETS)):
             continue
-        found, entry = drawn(dataset, level, seed)
-        source = bucket(str(seed) if by_seed else entry["question"], BUCKETS)
         skipped += 1
+        try:
+            found, entry = drawn(dataset, level, seed)
+        except Undrawable:
+            continue
+        source = bucket(str(seed) if by_seed else entry["question"], BUCKETS)
         known = digest(entry["question"]) in seen
         if len(entry["question"]) <= MAX_QUESTION and not known and request.wants(dataset, source):
             skipped = 0
@@ -73,9 +81,11 @@ def generate(request: Request) -> Iterator[Draft]:
 
 
 def drawn(dataset: str, level: int, seed: int) -> tuple[Any, dict[str, Any]]:
-    """The data set and its item. ValueError: reasoning-gym isn't installed."""
+    """The data set and its item. Undrawable; ValueError: reasoning-gym isn't installed."""
     try:
         return draw(dataset, level, seed)
+    except (ValueError, RuntimeError) as err:
+        raise Undrawable(f"{dataset}: no item with seed {seed}: {err}") from err
     except ImportError as err:
         raise ValueError(f"reasoning.{dataset} needs reasoning-gym: pip install 'tiltyard[domains]' ({err})") from err
 

@@ -30,8 +30,8 @@ EVALUATED = {
     "puzzle24": r"(?:\*(?!\*)|[-+/0-9() ])*",
 }
 _PATTERNS = {name: re.compile(pattern) for name, pattern in EVALUATED.items()}
-ONLY_EXACT = frozenset({"game_of_life_halting"})
-"""Their scorers pay for wrong answers, so only the data set's own answer counts."""
+ONLY_EXACT = frozenset({"game_of_life_halting", "knights_knaves"})
+"""Their scorers pay for wrong answers or for right ones among other words: only the data set's own answer counts."""
 
 
 def misshapen(dataset: str, oracle: str, answer: str) -> str:
