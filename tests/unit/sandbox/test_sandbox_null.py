@@ -17,7 +17,7 @@ SETTINGS = SandboxSettings(backend="null", workspace_bytes=1000, workspace_entri
 async def test_a_workspace_is_carried_on() -> None:
     """Files and the last command come back from an archive in another sandbox."""
     backend = NullBackend(SETTINGS)
-    one, two = await backend.start(Want(disk_bytes=0)), await backend.start(Want(disk_bytes=0))
+    one, two = await backend.start(Want(disk_bytes=1)), await backend.start(Want(disk_bytes=1))
     found = await one.run(Command(argv=("sh", "-c", "echo 1"), files={"a/b.txt": b"x"}))
     assert (found.outcome, found.exit_code) == (Outcome.FINISHED, 0)
     await two.restore(await one.export())
@@ -27,7 +27,7 @@ async def test_a_workspace_is_carried_on() -> None:
 
 async def test_what_is_refused_elsewhere_is_refused_here() -> None:
     """Bad paths, workspaces over the caps and killed sandboxes."""
-    sandbox = await NullBackend(SETTINGS).start(Want(disk_bytes=0))
+    sandbox = await NullBackend(SETTINGS).start(Want(disk_bytes=1))
     with pytest.raises(ValueError, match="workspace path"):
         await sandbox.write({"../out": b""})
     await sandbox.write({"big": b"x" * 1001})

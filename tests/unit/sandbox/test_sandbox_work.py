@@ -287,7 +287,7 @@ async def test_pool_tells_of_a_failing_back_end(backend: Flaky) -> None:
 async def test_sessions_are_bounded_and_expire(backend: Flaky) -> None:
     """The least recently used session goes when there are too many; idle ones go with time."""
     sessions = Sessions(limit=2)
-    made = [await backend.start(Want(disk_bytes=0)) for _ in range(3)]
+    made = [await backend.start(Want(disk_bytes=1)) for _ in range(3)]
     for index, sandbox in enumerate(made):
         await sessions.keep((f"r{index}", 0), sandbox, 1, float(index))
     assert [sandbox.alive for sandbox in made] == [False, True, True]
