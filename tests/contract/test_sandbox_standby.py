@@ -91,18 +91,31 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def dead(pid: int) -> bool:
+    """Has it ended, reaped or not?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
 async def test_one_that_died_is_replaced() -> None:
     """A fork that is gone when its script comes costs that script a fork, and nothing else."""
     backend = ProcessBackend(SETTINGS)
-    sandbox = await backend.start(Want())
-    (cell,) = backend.live
-    before = set(descendants(cell.process.pid))
-    await script(sandbox, "")
-    with anyio.fail_after(10):
-        while not (found := set(descendants(cell.process.pid)) - before):  # noqa: ASYNC110  (made after the answer)
-            await anyio.sleep(0.01)
-    os.kill(max(found), signal.SIGKILL)
-    for number in range(3):
-        assert (await script(sandbox, f"print({number})")).stdout == b"%d\n" % number
-    await sandbox.kill()
-    await backend.close()
+    try:
+        sandbox = await backend.start(Want())
+        (cell,) = backend.live
+        before = set(descendants(cell.process.pid))
+        await script(sandbox, "")
+        with anyio.fail_after(10):
+            while not (found := set(descendants(cell.process.pid)) - before):  # noqa: ASYNC110  (made after the answer)
+                await anyio.sleep(0.01)
+            for pid in found:
+                os.kill(pid, signal.SIGKILL)
+            while not all(dead(pid) for pid in found):  # noqa: ASYNC110  (nobody announces it)
+                await anyio.sleep(0.01)
+        for number in range(3):
+            assert (await script(sandbox, f"print({number})")).stdout == b"%d\n" % number
+        await sandbox.kill()
+    finally:
+        await backend.close()
